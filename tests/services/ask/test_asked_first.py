@@ -268,3 +268,77 @@ def test_the_most_of_the_one_row_that_fits_is_said_with_its_name(ask):
     answer = ask("H100 NVL vs H100 SXM: Llama 3.3 70B FP8 at 16k, how many users each?").answer
     assert [row["verdict"] for row in answer["items"]].count("fits") == 1
     assert answer["summary"].startswith("Requests at once at most: 1 x H100 NVL ")
+
+
+def test_the_most_is_of_the_same_weights_in_a_format_that_fits(ask):
+    answer = ask("How much context can Qwen3-32B have on one 4090?").answer
+    assert answer["summary"].startswith("To fit, use Qwen/Qwen3-32B-AWQ")
+    assert answer["verdict"] == "fits"
+    assert (
+        f"--max-model-len {answer['limits']['max_context_length']} " in answer["launch"]["command"]
+    )
+
+
+def test_the_most_context_of_two_gpus_is_told_of_one_format_of_each(ask):
+    text = "4090 or 2x 3060 12GB for qwen3 30b a3b with as much context as possible?"
+    lead = ask(text).answer["summary"].partition(". ")[0]
+    assert lead.startswith("Tokens of context at most: 1 x RTX 4090 ")
+    assert ", 2 x RTX 3060 12GB " in lead
+
+
+def test_what_a_month_costs_is_said_first(ask):
+    answer = ask("what does it cost per month to host gpt-oss-20b on AWS?").answer
+    hourly = min(one["cost"]["usd_per_hour_low"] for one in answer["options"])
+    assert answer["summary"].startswith(f"From {hourly * 730:,.0f} USD a month ")
+
+
+def test_more_than_a_model_reads_is_answered_with_what_it_reads(ask):
+    answer = ask("how many 4090 for llama 2 7b at 32k context")
+    assert answer.answer["understood_as"]["context_length"] == 4096
+    assert "exceeds the 4,096 tokens" in answer.missing[0]
+
+
+def test_a_log_is_explained_with_the_command_above_it(ask):
+    text = (
+        "./llama-server -m Qwen3-32B-Q5_K_M.gguf -c 40960 -ngl 99 --host 0.0.0.0 --port 8080\n"
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 10240.00 MiB on device 0:"
+        " cudaMalloc failed: out of memory\nthis is on a 3090. why does it not start?"
+    )
+    answer = ask(text)
+    assert answer.operation == "explain_log"
+    assert "kv_cache 10.00 GiB" in answer.answer["summary"]
+    assert "lower context_length" in answer.answer["summary"]
+
+
+def test_the_most_requests_are_said_where_the_usual_engine_is_tight(ask):
+    answer = ask("how many users can a 4060 Ti 16GB serve with gpt-oss-20b at 8k?").answer
+    assert answer["verdict"] == "fits"
+    assert " requests at once at most. " in answer["summary"]
+
+
+def test_too_little_memory_of_the_machine_is_said_first(ask):
+    answer = ask("64gb of ram and a 4070 for qwen3 235b q2 with experts on cpu, ok?").answer
+    assert answer["verdict"] == "does_not_fit"
+    assert answer["summary"].startswith("In host memory it would take ")
+    assert ", and 64 GiB do not hold that. " in answer["summary"]
+
+
+def test_how_many_gpus_it_takes_is_said_where_none_of_a_table_fits(ask):
+    answer = ask("2 x MI300X vs 4 x H100 for llama 3.1 405b fp8?").answer
+    lead = answer["summary"].partition(". ")[0]
+    least = ask("llama 3.1 405b fp8 on 4 x H100?").answer["limits"]["min_gpu_count"]
+    assert lead.startswith("It takes ")
+    assert lead.endswith(f" or {least} x H100 SXM")
+
+
+def test_a_degree_that_divides_nothing_is_answered_by_another(ask):
+    answer = ask("vLLM TP=3 on 3x 3090 with Qwen2.5-32B AWQ?")
+    assert answer.missing[0].startswith("tensor_parallel: `tensor_parallel` 3 does not divide")
+    assert answer.answer["verdict"] == "fits"
+    assert "--pipeline-parallel-size 3" in answer.answer["launch"]["command"]
+
+
+def test_copies_with_a_gpu_of_their_own_share_none(ask):
+    answer = ask("two replicas of qwen2.5 7b, one L4 each, 8 users per replica at 4k")
+    assert answer.missing == []
+    assert answer.answer["understood_as"]["gpu_memory_utilization"] > 0.9

@@ -90,7 +90,15 @@ def test_every_operation_answers(ask, text, operation, field):
     assert answer.answer[field]
 
 
-@pytest.mark.parametrize("gpus", ["RTX 4090 + RTX 3060 12GB", "1x4090 1x3060"])
+@pytest.mark.parametrize(
+    "gpus",
+    [
+        "RTX 4090 + RTX 3060 12GB",
+        "1x4090 1x3060",
+        "36gb of vram (4090+3060)",
+        "a 4090 in one pc and a 3060 12gb in another together",
+    ],
+)
 def test_gpus_of_several_kinds_are_one_machine(ask, gpus):
     answer = ask(f"will qwen3 32b fit on {gpus} with llama.cpp?")
     assert answer.operation == "check_fit"

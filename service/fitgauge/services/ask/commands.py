@@ -51,6 +51,8 @@ class Pasted(NamedTuple):
     """Where it ends."""
     notes: tuple[str, ...]
     """What of it is not read."""
+    text: str = ""
+    """As it is written."""
 
     def settings(self) -> dict[str, object]:
         """Return its settings; those that no word of a question says under `flags`."""
@@ -68,7 +70,8 @@ def pasted_command(text: str) -> Pasted | None:
         row = ENGINES[_engine_of(match)]
         words, end = _arguments(text, match.end(), row)
         if words:
-            return _read(row, words, match.start(), end)
+            read = _read(row, words, match.start(), end)
+            return read and read._replace(text=text[match.start() : end])
     return None
 
 

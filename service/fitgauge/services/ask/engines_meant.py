@@ -1,10 +1,11 @@
 """Which of the engines in a question is meant, one or several set side by side, and its release."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import get_args
 
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.training.workload import Framework
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.model_choice import after_contrast
@@ -14,6 +15,7 @@ _LIBRARIES = frozenset(ENGINES) & frozenset(get_args(Framework))
 """Engines that are libraries that models are trained with, too."""
 _RELEASE = re.compile(r"\s*(?:version\s*|[v=@-]+\s*)?(\d{1,2}(?:\.\d{1,3}){1,3})(?![\w.]*\w)")
 """The release behind an engine's name: "vLLM 0.11.0", "sglang v0.5"."""
+_FLAG = re.compile(r"(?<![\w-])--?[a-z][a-z-]+")
 
 
 def engines_side_by_side(text: str, named: Sequence[Fact]) -> list[str]:
@@ -31,6 +33,27 @@ def engine_meant(text: str, named: Sequence[Fact]) -> Fact | None:
     covered = [fact for fact in named if fact.value in ENGINES] or named
     engines = [fact for fact in covered if fact.value not in _LIBRARIES] or named
     return after_contrast(text, engines) or next(iter(engines), None)
+
+
+def engine_of_flags(text: str) -> str | None:
+    """Return the engine that alone has a flag which a text names, "which --n-cpu-moe"; None where
+    it is the default one, whose flags other engines read too, or none."""
+    owners = map(_flag_owners().get, _FLAG.findall(text))
+    return next((owner for owner in owners if owner not in (None, DEFAULT_ENGINES[0])), None)
+
+
+@cache
+def _flag_owners() -> Mapping[str, str]:
+    """Return each flag that one engine alone has, with that engine."""
+    named: dict[str, set[str]] = {}
+    for name, row in ENGINES.items():
+        if (facts := row.container_start) is None:
+            continue
+        options = row.log_parser.options if row.log_parser is not None else ()
+        spelled = (*facts.spellings, *facts.spellings.values())
+        for flag in (*options, *spelled, *facts.host_weights, facts.gpu_layers):
+            named.setdefault(flag, set()).add(name)
+    return {flag: min(names) for flag, names in named.items() if len(names) == 1}
 
 
 def engine_version(text: str, engines: Sequence[Fact]) -> str | None:

@@ -10,7 +10,7 @@ from fitgauge.services.ask.pieces import Piece
 from fitgauge.services.ask.scan import Scan, Token
 
 FORMAT = re.compile(
-    r"(?:w\d{1,2}a\d{1,2}|i?q\d(?:[_k][a-z0-9_]*|[a-z]{1,3})?|awq|gptq|exl2|exl3"
+    r"(?:w\d{1,2}a\d{1,2}|i?q\d(?:[_k][a-z0-9_]*|[a-z]{1,3})?|awq|gptq|exl[23]|eetq|hqq|aqlm|spqr|vptq"
     r"|(?:bf|fp|int|nf|nvfp|mxfp|float)\d{1,2}(?:_e\dm\d)?|bfloat16|bnb|bitsandbytes(?:config)?|[48]-?bits?|\d(?:\.\d{1,2})?bpw)"
 )
 MIXED = re.compile(r"_k_xl(?![a-z0-9])")

@@ -33,6 +33,8 @@ _RULED_OUT = re.compile(
 _BEFORE = 24
 """Characters before a word that say that it is not wanted."""
 
+_IN = re.compile(r"\b(?:in|at|with|mit|en|em)\s+$", re.IGNORECASE)
+
 AGAINST = re.compile(
     r"\b(?:vs\.?|versus|or|over|than|compared (?:to|with)|against|oder|ou)\b|还是|或|对比|、|/",
     re.IGNORECASE,
@@ -97,6 +99,19 @@ def with_caches(text: str, facts: Sequence[Fact]) -> list[Fact]:
                 value = CACHE_TYPES.get(str(result[at].value), result[at].value)
                 result[at] = result[at]._replace(kind="cache", value=value)
     return result
+
+
+def of_the_cache(text: str, facts: Sequence[Fact]) -> list[Fact]:
+    """Return the facts with the one format of a text about the KV cache alone as that of the cache:
+    "KV cache of llama 70b at 128k in fp8"."""
+    named = [fact for fact in facts if fact.kind in ("format", "cache")]
+    of_it = len(named) == 1 and is_about(text, "cache") and _IN.search(text[: named[0].start])
+    return [
+        fact._replace(kind="cache", value=CACHE_TYPES.get(str(fact.value), fact.value))
+        if of_it and fact is named[0]
+        else fact
+        for fact in facts
+    ]
 
 
 def is_file(text: str, fact: Fact) -> bool:

@@ -94,6 +94,8 @@ def count_in_all(text: str, count: int | None) -> int | None:
     count: what the text counts."""
     if _ONE_OF.search(text):
         return 1
+    if (some := count_of_each(text)) is not None and some > 1:
+        return some
     if (in_nodes := _in_nodes(text)) is not None:
         return in_nodes
     if (match := _IN_EACH.search(text)) is not None:

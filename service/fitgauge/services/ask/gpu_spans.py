@@ -17,7 +17,7 @@ _CPU = re.compile(r"i[3579]|xeon|core|ryzen|epyc|threadripper|cpu")
 _DESKTOPS = frozenset({"framework desktop"})
 """Machines with one GPU, whose words alone name none."""
 
-_MEMORY = re.compile(r"(?:\s+|-)(\d{1,3})(?![\w.,])(?!\s*(?:[x*%/]|k\b))", re.IGNORECASE)
+_MEMORY = re.compile(r"(?:\s+|-)(\d{1,3})(?!\w|[.,]\d)(?!\s*(?:[x*%/]|k\b))", re.IGNORECASE)
 """A number behind a name, which counts nothing."""
 _CHIPS = re.compile(r"-\d+\b")
 _APART = re.compile(r"([A-Za-z]{1,2})-(\d+)\b|([A-Z]{1,2}) (\d+)\b")
@@ -56,7 +56,8 @@ def read_gpu(scan: Scan, index: int) -> int | None:
     place = index
     while place < len(scan.pieces) and place < index + 12:
         piece = scan.pieces[place]
-        if piece.kind == "sign" and (piece.low in DASHES or piece.low == "+"):
+        plus = piece.low == "+" and piece.glued and before.isalpha()  # "Ryzen AI Max+ 395"
+        if piece.kind == "sign" and (piece.low in DASHES or plus):
             place += 1
             continue
         if (joined := _letters_and_digits(scan, place)) is not None:

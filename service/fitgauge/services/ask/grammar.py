@@ -14,6 +14,7 @@ from lark.lexer import Lexer
 from fitgauge.catalog.sizes import parse_size
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.gpu_phrases import gpu_facts
+from fitgauge.services.ask.rates import HOURS_OF_A_MONTH
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.vocabulary import MEMORY
 
@@ -25,7 +26,7 @@ start: item*
 hardware: part+ | counted part*
 ?part: COUNT | MACHINES | GPU | GPUS | MAC | memory
 memory: SIZE | SIZE RAM | SIZE DISK | RAM SIZE | RAM
-counted: NUM GPU | NUM GPUS | NUM memory | NUM MACHINES | NUM MACHINES NUM
+counted: NUM GPU | NUM GPUS | NUM MAC | NUM memory | NUM MACHINES | NUM MACHINES NUM
 
 model: MODEL
      | PARAMS
@@ -103,9 +104,6 @@ _NAMES = frozenset({"family", "format", "engine", "trainer", "framework", "metho
 
 _OTHERS = {"rate": "other", "junk": "number"}
 """Numbers of what no request has a field for, and those that nothing explains."""
-
-_HOURS_OF_A_MONTH = 730
-"""A twelfth of a year."""
 
 CACHE_TYPES = {"q4_k_m": "q4_0", "q5_k_m": "q5_0"}
 """Formats of a cache by what the same word means of weights: "q4 KV cache"."""
@@ -224,7 +222,7 @@ class _Facts(Transformer[Terminal, list[Fact]]):
         """Return an amount of money, whose thousands are of ten: of an hour where the text says of
         an hour or of a month."""
         kinds = {part.type for part in parts}
-        hours = 1 if "HOURLY" in kinds else _HOURS_OF_A_MONTH if "MONTHLY" in kinds else None
+        hours = 1 if "HOURLY" in kinds else HOURS_OF_A_MONTH if "MONTHLY" in kinds else None
         return [
             fact._replace(value=fact.value * in_tens(part.value.text) / (hours or 1))
             for part in parts

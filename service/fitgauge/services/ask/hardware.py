@@ -1,5 +1,6 @@
 """Which GPUs a question means: one kind, or several on a par, with their count and memory."""
 
+import itertools
 import re
 from collections.abc import Collection, Iterator, Sequence
 
@@ -58,9 +59,13 @@ _IN_ONE = re.compile(
 _AND = re.compile(
     r"\s*(?:and|und|et|y|e|,|、|&|和|与|及|와|과|랑|と)\s*(?:an?\s+|the\s+)?", re.IGNORECASE
 )
-_PLUS = re.compile(
-    r"\s+(?:and|plus|with|along ?side)\s+(?:an?\s+|my\s+|the\s+)?|和|加", re.IGNORECASE
-)
+_ADDS = re.compile(r"\+")
+_PLUS = re.compile(r"\s(?:and|plus|with|along ?side)\s|和|加", re.IGNORECASE)
+_NOTHING = re.compile(r"[\s,]*(?:and\s*)?\d+\s?x?\s*$", re.IGNORECASE)
+"""What stands between the GPUs of one machine: a sign; words where the text says that they are
+together; nothing but a count where each has one."""
+_APART = 32
+"""Characters between them, at most."""
 
 _CAPACITY = re.compile(
     r"\btotal capac?ity of (\d{1,3}(?:\.\d{1,2})?) GiB"
@@ -91,9 +96,6 @@ _OLD = 4
 
 _TOLERANCE = 0.05
 """How far a memory size may be from a whole number to be that of a GPU [GB]."""
-
-_MACHINE = 80
-"""Characters of a text that names the GPUs of one machine, at most."""
 
 _BEFORE = 40
 """Characters before a fact that say what it is."""
@@ -185,14 +187,21 @@ class _Choice:
 
     def _together(self, named: Sequence[Fact]) -> Hardware | None:
         """Return GPUs of several kinds in one machine: "RTX 4090 + RTX 3060", "1x4090 1x3060"."""
-        if len(named) < 2:
+        if len(named) < 2 or named[0].sentence != named[-1].sentence:
             return None
-        text = self._text[named[0].start : named[-1].end]
-        if _IN_ONE.search(self._text):
-            text = _PLUS.sub(" + ", text)
-        if len(text) > _MACHINE or is_about(text, "comparison") or not self._gpus.are_unlike(text):
+        if is_about(self._text[named[0].end : named[-1].start], "comparison"):
             return None
-        return Hardware(text, None, None, None, True)
+        sized = (name_of(fact.value, self._gpus) for fact in named)
+        pairs = [(str(name), count) for name, count in sized]
+        joins = [_ADDS, *([_PLUS] if _IN_ONE.search(self._text) else [])]
+        joins += [_NOTHING] if all(count for _, count in pairs) else []
+        for one, other in itertools.pairwise(named):
+            name_at = self._text.find(other.value.name, other.start)
+            between = self._text[one.end : max(one.end, name_at)]
+            if len(between) > _APART or not any(join.search(between) for join in joins):
+                return None
+        joined = " + ".join(f"{count}x {name}" if count else name for name, count in pairs)
+        return Hardware(joined, None, None, None, True) if self._gpus.are_unlike(joined) else None
 
     def _completed(self, named: Sequence[Hardware], bare: Sequence[Fact], first: Fact) -> Hardware:
         """Return the GPU that is named, with the count and the memory said elsewhere."""

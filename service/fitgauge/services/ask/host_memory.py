@@ -9,7 +9,9 @@ from fitgauge.engine.serving.registry import ENGINES
 
 _OFFLOADED = re.compile(
     r"(?<!kv )(?<!cache )\boffload\w*\b[^.?]{0,24}\b(?:ram|cpu|(?:system|host|main) memory)\b"
-    r"|\b(?:ram|cpu)[- ]offload\w*\b|卸载到?\s*(?:内存|cpu)",
+    r"|\b(?:ram|cpu)[- ]offload\w*\b|\bspill\w*\b"
+    r"|\bexperts\b[^.?]{0,12}\b(?:on|in|to)\b[^.?]{0,8}\b(?:cpu|ram)\b"
+    r"|卸载到?\s*(?:内存|cpu)",
     re.IGNORECASE,
 )
 _OFFLOADED_SIZE = re.compile(
@@ -38,7 +40,7 @@ _HOW_MUCH = re.compile(
     r"\bhow much (?:system |cpu |host |main )?ram\b|\bhow many layers\b|多少(?:内存|层)",
     re.IGNORECASE,
 )
-_ENOUGH = 4096.0
+ENOUGH = 4096.0
 """Where the memory of the machine, or what stays on the GPU, is what is asked for [GiB]."""
 
 
@@ -81,7 +83,7 @@ def host_memory(
     if sizes:
         return max(sizes), ""
     if _HOW_MUCH.search(text):
-        return _ENOUGH, "host_memory_gib: taken as enough, since how much is needed is asked."
+        return ENOUGH, "host_memory_gib: taken as enough, since how much is needed is asked."
     if _OFFLOADED.search(text):
         return _USUAL, f"host_memory_gib: taken as {_USUAL:g}; say how much the machine has."
     return None, ""

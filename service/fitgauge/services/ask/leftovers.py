@@ -7,7 +7,7 @@ from fitgauge.services.ask.facts import Fact
 
 _SETTINGS = (
     *("length", "prompt", "output", "tokens", "users", "batch", "global_batch", "accumulation"),
-    *("money", "budget", "format", "zero", "rank", "utilization"),
+    *("budget", "format", "zero", "rank", "utilization"),
 )
 """Facts that look like settings: what is not used of them is named."""
 

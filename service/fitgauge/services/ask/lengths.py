@@ -19,6 +19,9 @@ _LEAST_BUDGET = 10_000_000
 _USUAL_SEQUENCES = frozenset(1024 << power for power in range(8))
 """What a bare number in a text about training is the tokens of a sequence from."""
 
+_WINDOWS = frozenset(1024 << power for power in range(4, 11))
+"""Contexts from 16k up, as which their thousands are read before users: "room for 128k users"."""
+
 _HOW_MANY = re.compile(r"\bhow many\b|\bnumber of\b|多少|几个", re.IGNORECASE)
 
 _AT_LENGTH = re.compile(
@@ -50,11 +53,13 @@ def sized_requests(text: str, facts: Sequence[Fact]) -> list[Fact]:
         facts = [one._replace(kind="prompt") if one.kind == "prompts" else one for one in facts]
     thousands = {fact.start for fact in users if text[fact.start : fact.end][-1] in "kK"}
     is_size = bool(_HOW_MANY.search(text)) or 0 < len(thousands) < len(users)
+    windows = {fact.start for fact in users if fact.value in _WINDOWS}
     return [
         fact
         if fact.kind != "users"
         else fact._replace(kind="tokens")
-        if fact.start in thousands and (is_size or _AT_LENGTH.search(text[: fact.start]))
+        if fact.start in thousands
+        and (is_size or fact.start in windows or _AT_LENGTH.search(text[: fact.start]))
         else fact._replace(value=fact.value * in_tens(text[fact.start : fact.end]))
         for fact in facts
     ]

@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from fitgauge.catalog.name_parts import DESCRIPTIVE, Name
 from fitgauge.services.ask.facts import Fact
@@ -29,6 +29,19 @@ _JOINED = re.compile(
 _FORM = re.compile(rf"\b(?:in |at |@ ?)?{FORMAT.pattern}(?![a-z0-9])")
 """A number format behind a name: "qwen3 14b awq and gemma 3 12b q8_0"."""
 
+_ALTERNATIVE = re.compile(
+    r"[^.?!;\n]{0,12}\b(?:or|vs|oder|ou)\b[^.?!;\n]{0,40}|[^.?!;\n]*(?:还是|或者)"
+)
+"""The same with a few words of a sentence: "gemma 27b or should I look at the 12b"."""
+
+_OWN_SIZE = re.compile(r"\d+(?:\.\d+)?b(?:[- ]a\d+b)?\b", re.IGNORECASE)
+_MEMBER = re.compile(
+    r"(?:\b(?:the|its|to|or|vs\.?|and|than|about|oder|ou|und|et|y)|[,/&、和与]|还是|或者?)"
+    r"\s*(?:(?:the|its|an?)\s+)?$",
+    re.IGNORECASE,
+)
+"""What stands before the size of another model of a family that is named."""
+
 _DRAFT = re.compile(
     r"\W{0,2}(?:model )?(?:as |is |for )?(?:an? |the )?"
     r"(?:draft(?:er|ing)?|speculator|speculative)\b",
@@ -43,6 +56,8 @@ _CONTRAST = re.compile(
     r"\b(?:but|however|aber|mais)\b|但是?|却|不过|하지만"
     r"|\b(?:mov(?:ed?|ing)|switch(?:ed|ing)?|upgrad(?:ed?|ing)|chang(?:ed?|ing)|go(?:ing)?|went)"
     r" (?:over )?to\b"
+    r"(?! ?\d+ ?k)"
+    r"|\b(?:mov|migrat|switch|upgrad|chang|go)\w*\b[^.?!]{0,60}? from [^.?!]{1,40}? to\b"
     r"(?! ?\d+ ?k)|\b(?:swap|replac|exchang)\w* (?:[^\s.,;?!]+ ){0,4}?(?:for|with|by)\b"
     rf"|{DISTILLS.pattern}",
     re.IGNORECASE,
@@ -150,16 +165,18 @@ def without_other_words(facts: list[Fact], names: ModelNames) -> list[Fact]:
     return sure if any(fact.kind == "model" for fact in sure) else facts
 
 
-def of_the_same_family(text: str, size: str, facts: Sequence[Fact], names: ModelNames) -> str:
-    """Return a size as that of the family that a text names before, "swap Qwen3-8B for the 14B";
-    the size where no such model is known. facts: of models."""
-    if re.search(rf"\b(?:the|its|to) {re.escape(size)}\b", text, re.IGNORECASE) is None:
-        return size
+def in_families(text: str, facts: Sequence[Fact], names: ModelNames) -> Iterator[Fact]:
+    """Yield models, a size as that of the family that a text names before, where there is such a
+    one: "gemma3 27b or the 12b", "swap Qwen3-8B for the 14B". facts: of models."""
+    named = ""
     for fact in facts:
-        other = re.sub(r"\d+(?:\.\d+)?b\b", size, str(fact.value), count=1, flags=re.IGNORECASE)
-        if fact.kind == "model" and other != fact.value and names.has(other):
-            return other
-    return size
+        other = _OWN_SIZE.sub(str(fact.value), named, count=1)
+        is_member = fact.kind == "size" and _MEMBER.search(text[: fact.start]) is not None
+        if is_member and other != named and names.has(other):
+            yield fact._replace(kind="model", value=other)
+            continue
+        named = str(fact.value) if fact.kind == "model" else named
+        yield fact
 
 
 def unknown_name(text: str, size: Fact) -> str | None:
@@ -197,7 +214,8 @@ def _on_a_par(text: str, facts: Sequence[Fact], named: Sequence[Fact]) -> list[l
     rows: list[list[Fact]] = []
     for one, other in itertools.pairwise(facts):
         between = _FORM.sub(" ", text[one.end : other.start].lower()).strip()
-        if _JOINED.fullmatch(between) or between in (",", ""):
+        joined = _JOINED.fullmatch(between) or _ALTERNATIVE.fullmatch(between)
+        if joined or between in (",", ""):
             if rows and rows[-1][-1] is one:
                 rows[-1].append(other)
             else:

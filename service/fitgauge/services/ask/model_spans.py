@@ -18,6 +18,7 @@ _COUNTED = frozenset({
     "x", "*", "%", "gpu", "gpus", "-", "bit", "bits", "node", "nodes", "prefill", "decode",
 })  # fmt: skip
 """What follows a number that is no version."""
+_LIKENESS = frozenset({"style", "like", "class", "sized", "size", "type"})
 _EXPERTS = re.compile(r"\s?[*x]\s?(\d+)\b", re.IGNORECASE)
 _BARE_VERSION = re.compile(r"\d(?:\.\d{1,2})?")
 
@@ -61,6 +62,8 @@ def read_model(scan: Scan, index: int) -> int | None:
         word = piece.low
         if not glued and FORMAT.fullmatch(word):
             break
+        if glued and word in _LIKENESS:
+            return None  # "a 350M llama-style model"
         named |= scan.models.family_in(word) is not None and (glued or named)
         if is_size(word):
             sized = True

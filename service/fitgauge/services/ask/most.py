@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from fitgauge.engine.quantity import GIB, gib
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.ask.topics import is_about
 from fitgauge.services.common.fit_schemas import FitAnswer
-from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.common.smallest import is_here
+from fitgauge.services.common.schemas import FitRequest, Suggestion
+from fitgauge.services.common.smallest import first_step, is_here, step_here
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 
@@ -52,6 +53,13 @@ def most_of(
     return structs.replace(request, concurrency=most), f"{most:,} {noun} at once at most. "
 
 
+def to_fit(text: str, understood: Understood, answer: FitAnswer) -> Suggestion | None:
+    """Return the change with which the same GPUs hold a model that does not fit, where a text asks
+    the most that they hold; None for other questions."""
+    asks = answer.verdict in ("does_not_fit", "tight") and wants_most(text, understood)
+    return step_here(answer.suggestions) if asks else None
+
+
 def wants_most(text: str, understood: Understood) -> bool:
     """Return whether a text asks for the longest context or the most requests at once."""
     return _field_asked(text, understood) is not None
@@ -80,6 +88,16 @@ def _field_asked(text: str, understood: Understood) -> str | None:
     if understood.concurrency is None and is_about(text, "most requests"):
         return "max_concurrency"
     return None
+
+
+def host_in_words(machine: float, answer: FitAnswer) -> str:
+    """Return how much of the machine's memory would do, where it has too little, as a sentence with
+    a space behind it; empty where none would. machine: what it has [GiB]; answer: with enough."""
+    step = first_step(answer.suggestions, offers_host=True)
+    if step is None or step.host_memory is None or step.host_memory.total_bytes < machine * GIB:
+        return ""
+    needed = gib(step.host_memory.total_bytes)
+    return f"In host memory it would take {needed}, and {machine:g} GiB do not hold that. "
 
 
 def copies_in_words(text: str, answer: FitAnswer) -> str:

@@ -31,6 +31,8 @@ class Reading(NamedTuple):
     """The halves of disaggregated serving, where it is about that."""
     notes: tuple[str, ...] = ()
     """What the text says and the answer leaves out."""
+    command: str | None = None
+    """The command of a model server that it holds."""
 
 
 class Signs(NamedTuple):

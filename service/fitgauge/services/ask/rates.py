@@ -1,14 +1,17 @@
-"""Requests a second in a question, and how many of them run at once."""
+"""Requests a second in a question, and how many of them run at once; what a month costs."""
 
 import re
 
 from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.recommend.schemas import RecommendAnswer
 
 _RATE = re.compile(
     r"\b(\d{1,5}(?:\.\d{1,2})?) ?(?:(?:requests?|reqs?|queries|prompts) ?(?:/|per|a|each) ?"
     r"(?:s|sec|second)\b|[rq]ps\b)",
     re.IGNORECASE,
 )
+HOURS_OF_A_MONTH = 730
+"""A twelfth of a year."""
 MOST_AT_ONCE = 1024
 """Requests at once that are tried."""
 
@@ -17,6 +20,17 @@ def requests_a_second(text: str) -> float | None:
     """Return how many requests a second a text sends; None where it does not say."""
     match = _RATE.search(text)
     return float(match[1]) or None if match is not None else None
+
+
+def month_in_words(answer: RecommendAnswer) -> str:
+    """Return what the cheapest of an answer's options costs a month, as a sentence with a space
+    behind it; empty where no price is known."""
+    priced = [(one.cost.usd_per_hour_low, one.gpu) for one in answer.options if one.cost]
+    if not priced:
+        return ""
+    price, gpu = min(priced, key=lambda pair: pair[0])
+    month = f"{price * HOURS_OF_A_MONTH:,.0f} USD a month ({HOURS_OF_A_MONTH} hours)"
+    return f"From {month}, on {gpu.count} x {gpu.name}. "
 
 
 def seconds_of_each(answer: FitAnswer) -> float | None:

@@ -10,6 +10,7 @@ from fitgauge.services.ask.clouds import clouds_in, free_gpu
 from fitgauge.services.ask.commands import Pasted, pasted_command
 from fitgauge.services.ask.engines_meant import (
     engine_meant,
+    engine_of_flags,
     engine_version,
     engines_side_by_side,
 )
@@ -20,6 +21,7 @@ from fitgauge.services.ask.formats_meant import (
     format_meant,
     formats_side_by_side,
     is_file,
+    of_the_cache,
     of_the_optimizer,
     with_caches,
 )
@@ -50,7 +52,7 @@ from fitgauge.services.ask.methods import method_meant
 from fitgauge.services.ask.model_choice import (
     choose_model,
     draft_model,
-    of_the_same_family,
+    in_families,
     unknown_name,
     with_size,
     without_other_words,
@@ -135,7 +137,7 @@ class _Choice:
         """The question."""
         self._command = command
         """The command that it holds, of which nothing stands in `_text`."""
-        self._facts = with_caches(text, sized_requests(text, facts))
+        self._facts = of_the_cache(text, with_caches(text, sized_requests(text, facts)))
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
@@ -173,7 +175,10 @@ class _Choice:
         terse = self._is_terse()
         hardware = self._of("hardware")
         gpu, names, count = choose(self._text, hardware, self._questions, self._gpus, terse=terse)
-        notes = [*self._notes, *other_memory(hardware, self._gpus)]
+        notes = [
+            *self._notes,
+            *(() if " + " in str(gpu) else other_memory(hardware, self._gpus)),
+        ]
         if not (gpu or names) and (free := free_gpu(self._text)) is not None:
             gpu, count, note = free[0], count or free[1], free[2]
             notes.append(note)
@@ -196,7 +201,7 @@ class _Choice:
             sizes_only=self._sizes_only(),
             counted=count is not None,
             settings=bool(settings),
-            formatted="quantization" in settings,
+            formatted="quantization" in settings or " + " in str(gpu),
             largest=wants_largest(self._text, model),
             rented="max_usd_per_hour" in settings or bool(clouds),
             terse=terse,
@@ -263,6 +268,7 @@ class _Choice:
             understood.context_length is None and is_about(self._text, "whole context"),
             apart,
             (*notes, *(self._command.notes if self._command else ())),
+            self._command.text if self._command else None,
         )
 
     def _of(self, *kinds: str) -> list[Fact]:
@@ -295,6 +301,7 @@ class _Choice:
         data = {fact.start for fact in self._of("data")} if self._training else set[int]()
         facts = [fact for fact in self._of(*names) if fact.start not in data]
         facts = without_other_words(facts, self._names)
+        facts = list(in_families(self._text, facts, self._names))
         if not self._training and (draft := draft_model(self._text, facts)) is not None:
             self._draft = str(draft.value)
             facts = [fact for fact in facts if fact.value != draft.value]
@@ -303,10 +310,9 @@ class _Choice:
             model = closed_model_in(self._text)
         elif model is not None and not any(map(str.isdigit, model)):
             model = with_size(self._text, model)
-        elif sizes := [one for one in facts if one.kind == "size" and one.value == model]:
-            model = of_the_same_family(self._text, str(model), facts, self._names)
-            if (name := unknown_name(self._text, sizes[0])) and model == sizes[0].value:
-                self._notes.append(f"model: {name} is not known; the answer is of any {model}.")
+        sizes = [one for one in facts if one.kind == "size" and one.value == model]
+        if sizes and (name := unknown_name(self._text, sizes[0])):
+            self._notes.append(f"model: {name} is not known; the answer is of any {model}.")
         return model, models
 
     # Settings
@@ -336,7 +342,8 @@ class _Choice:
             fields["min_tokens_per_second_per_request"] = self._widest(speeds)
         fields["kv_cache_dtype"] = self._first("cache")
         engine = engine_meant(self._text, self._of("engine"))
-        fields["engine"] = self._use(engine) if engine else None
+        of_flags = None if self._training else engine_of_flags(self._text)
+        fields["engine"] = self._use(engine) if engine else of_flags
         fields["engine_version"] = engine_version(self._text, self._of("engine"))
         fields["quantization"] = self._quantization()
         return {

@@ -13,6 +13,12 @@ _COPIES = re.compile(
 )
 """Several of one model: "3 copies", "two llama 3.1 8b models"."""
 
+_OF_ITS_OWN = re.compile(
+    r"\b(?:one|an?|1x?|two|2x?) [\w -]{2,24}\b(?:each|apiece|per (?:replica|copy|instance))\b"
+    r"|\bits own (?:gpu|card)\b"
+)
+"""GPUs that each copy has for itself: "one L40S each"."""
+
 _SHARE = 0.92
 """Of a GPU that all copies take together: vLLM's own of one."""
 
@@ -36,7 +42,7 @@ _DISTILLATION = (
 _WITHOUT_GPU = (
     re.compile(
         rf"{_CPU.pattern}|\bwithout (?:a |any )?gpu\b"
-        r"|\b(?:no|don't have a) gpu\b|\braspberry pi\b"
+        r"|\b(?:no|don't have a|do (?:i|we|you) (?:really |even )?need a) gpu\b|\braspberry pi\b"
         r"|\b(?:iphone|(?:android|smart|mobile) ?phone|phone|android|ipad)\b"
     ),
     "runs without a GPU of their own are not estimated. What a model needs on a GPU is about"
@@ -72,8 +78,7 @@ _REMARKS = (
     ),
     (
         re.compile(
-            r"\bbudget\b[^.?!]{0,24}?[€£¥$]\s?\d[\d.,]*k?(?!\s*(?:/|per|an|a) ?(?:h|mo))"
-            r"|[€£]\s?\d[\d.,]*k?\b(?!\s*(?:/|per|an|a) ?(?:h|mo))"
+            r"[€£¥$]\s?\d[\d.,]*k?\b(?!\s*(?:/|per|an|a) ?(?:h|mo)|[\d.,]*\s*(?:/|per\b))"
             r"|\b\d[\d.,]*k? ?(?:€|(?:euros?|eur|usd|gbp|dollars|bucks)\b)"
             r"(?!\s*(?:/|per|an|a) ?(?:h|mo))"
             r"|\d+ ?[万千]?(?:元|(?:以内)?的?预算)|预算\D{0,3}\d+ ?[万千]?"
@@ -100,7 +105,7 @@ def share_of_each(text: str) -> tuple[float, str] | None:
     """Return the part of one GPU that each of several copies of a model has, and the words that
     say how many there are; None for one."""
     match = _COPIES.search(text.lower())
-    if match is None:
+    if match is None or _OF_ITS_OWN.search(text.lower()):
         return None
     copies = NUMBER_WORDS.get(match[1]) or int(match[1])
     return math.floor(_SHARE / copies * 100) / 100, match[0]

@@ -281,7 +281,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             "objective": "largest" if is_about(reading.text, "largest") else None,
         }
     elif reading.operation == "explain_log":
-        fields |= {"log": reading.text}
+        fields |= {"log": reading.text, "command": reading.command}
         if training:
             fields.pop("model", None)  # which is estimated as it is served
     if training:

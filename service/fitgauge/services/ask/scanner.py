@@ -213,6 +213,6 @@ def _read_word(scan: Scan, index: int) -> int:
         return index + 1  # "2 nodes x 8 H100"
     if low in _NOUNS:
         return scan.emit("NOUN", None, index, index)
-    if low in v.NOISE:
+    if low in v.NOISE and not (low == "at" and scan.last_kind() == "BATCH"):
         return index + 1
     return scan.emit("OTHER", None, index, index)

@@ -11,17 +11,21 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
 from fitgauge.services.ask.caches import cache_in_words
+from fitgauge.services.ask.host_memory import ENOUGH
 from fitgauge.services.ask.most import (
     copies_in_words,
+    host_in_words,
     most_of,
     most_of_each,
     most_trained,
+    to_fit,
     wants_most,
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.operations import Reading
 from fitgauge.services.ask.rates import (
     MOST_AT_ONCE,
+    month_in_words,
     rate_in_words,
     requests_a_second,
     seconds_of_each,
@@ -32,9 +36,11 @@ from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
 from fitgauge.services.ask.speeds import speed_in_words, speeds_in_words
 from fitgauge.services.ask.tables import (
     as_question,
+    enough_of_each,
     fitting_rows,
     format_to_take,
     lacks_format,
+    nearest_rows,
     needs_together,
     row_names,
     side_by_side,
@@ -44,6 +50,7 @@ from fitgauge.services.ask.topics import is_about
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest, Launch
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
+from fitgauge.services.recommend.schemas import RecommendAnswer
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 Answers = Mapping[Operation, Callable[[Any], Awaitable[msgspec.Struct]]]
@@ -111,7 +118,10 @@ class AskService:
         remarks: list[str] = []
         try:
             result = await answer(request)
-        except InvalidRequestError:
+        except InvalidRequestError as error:
+            if (other := _instead(reading, request, error)) is not None:
+                result, remarks = await self._answered(*other)
+                return result, [_advice(error), *remarks]
             if (fewest := await self._fewest(reading)) is None:
                 raise
             return fewest, remarks
@@ -127,6 +137,8 @@ class AskService:
         if isinstance(request, TrainingRequest):
             assert isinstance(result, TrainingAnswer)
             result = await self._with_most(reading, request, result)
+        if isinstance(result, RecommendAnswer) and is_about(reading.text, "month"):
+            result = structs.replace(result, summary=month_in_words(result) + result.summary)
         if isinstance(request, CompareRequest):
             assert isinstance(result, CompareAnswer)
             return await self._table(reading, request, result)
@@ -164,9 +176,20 @@ class AskService:
         if reading.whole_context and (longest := result.model.max_context_length) is not None:
             request = structs.replace(request, context_length=longest)
             result = await self._fit(request)
-        if (most := most_of(reading.text, reading.understood, request, result)) is not None:
-            changed, lead = most
-            result = await self._fit(changed)
+        most = most_of(reading.text, reading.understood, request, result)
+        if most is None and (step := to_fit(reading.text, reading.understood, result)) is not None:
+            changed = structs.replace(request, **step.request)
+            again = await self._fit(changed)
+            if again.model.parameters == result.model.parameters:  # the same weights
+                request, result, lead = changed, again, f"To fit, {step.change}. "
+                most = most_of(reading.text, reading.understood, request, result)
+        if most is not None:
+            lead += most[1]
+            result = await self._fit(most[0])
+        machine = request.host_memory_gib or ENOUGH
+        if machine < ENOUGH and result.verdict == "does_not_fit":
+            enough = await self._fit(structs.replace(request, host_memory_gib=ENOUGH))
+            lead += host_in_words(machine, enough)
         result, at_rate = await self._at_rate(reading.text, request, result)
         lead += at_rate
         lead += copies_in_words(reading.text, result)
@@ -218,12 +241,18 @@ class AskService:
             assert isinstance(other, CompareAnswer)
             table = other
             remarks.append("quantization: as published none fits, so these are the usual formats.")
-        lead = speeds_in_words(await self._each(side_by_side(reading.understood, table)))
-        if wants_most(reading.text, reading.understood) and (rows := fitting_rows(table)):
-            each = await self._each([as_question(row, reading.understood) for row in rows])
+        rows = side_by_side(reading.understood, table)
+        if asks_most := wants_most(reading.text, reading.understood):
+            rows = fitting_rows(table) or rows
+        each = await self._each([as_question(row, reading.understood) for row in rows])
+        lead = speeds_in_words(each)
+        if asks_most and rows:
             lead = most_of_each(reading.text, reading.understood, row_names(rows, table), each)
         if is_about(reading.text, "one gpu"):
             lead = together(table) or lead
+        nearest = nearest_rows(reading.understood, table)
+        each = await self._each([as_question(row, reading.understood) for row in nearest])
+        lead += enough_of_each(each)
         return structs.replace(table, summary=lead + table.summary), remarks
 
     async def _each(self, requests: Sequence[FitRequest]) -> list[FitAnswer]:
@@ -238,6 +267,21 @@ class AskService:
             return UNSET
         result = await self._fit(request)
         return result.launch or UNSET
+
+
+def _instead(
+    reading: Reading, request: msgspec.Struct, error: FitgaugeError
+) -> tuple[Reading, msgspec.Struct] | None:
+    """Return a question with what an error says to send where nothing does what is asked, such as
+    the longest context that a model reads; None where that is no other question."""
+    sent = error.send or ({error.field: None} if error.field else {})
+    fields = {name: value for name, value in sent.items() if hasattr(request, name)}
+    is_other = any(getattr(request, name) != value for name, value in fields.items())
+    if error.code not in ("unsupported", "impossible-degrees") or not is_other:
+        return None
+    said = {name: value for name, value in fields.items() if hasattr(reading.understood, name)}
+    read = reading._replace(understood=structs.replace(reading.understood, **said))
+    return read, structs.replace(request, **fields)
 
 
 def _advice(error: FitgaugeError) -> str:

@@ -1,6 +1,7 @@
 """What a question in plain words wants of a table besides its rows."""
 
 import itertools
+import math
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -54,6 +55,34 @@ def fitting_rows(table: CompareAnswer) -> list[CompareRow]:
     return rows if len(rows) <= _FEW_GPUS else []
 
 
+def nearest_rows(understood: Understood, table: CompareAnswer) -> list[CompareRow]:
+    """Return the row that needs least of each GPU, of a table of one model on a few GPUs where
+    nothing fits; none of another table."""
+    nearest: dict[str, CompareRow] = {}
+    for row in table.items:
+        if row.verdict in ("fits", "tight") or understood.model is None:
+            return []
+        if (
+            row.required_bytes
+            and row.gpu
+            and row.required_bytes.expected < _need(nearest.get(row.gpu))
+        ):
+            nearest[row.gpu] = row
+    return list(nearest.values()) if len(nearest) <= _FEW_GPUS else []
+
+
+def _need(row: CompareRow | None) -> float:
+    return row.required_bytes.expected if row and row.required_bytes else math.inf
+
+
+def enough_of_each(answers: Sequence[FitAnswer]) -> str:
+    """Return how many GPUs hold the model of several answers, as a sentence with a space behind
+    it; empty where no number does."""
+    least = [(one.limits.min_gpu_count, one.gpu) for one in answers if one.limits and one.gpu]
+    each = " or ".join(f"{count} x {gpu.name}" for count, gpu in least if count)
+    return f"It takes {each}. " if each else ""
+
+
 def row_names(rows: Sequence[CompareRow], table: CompareAnswer) -> list[str]:
     """Return each of some rows of a table by what tells the table's rows apart."""
     names = [_columns(row) for row in rows]
@@ -66,8 +95,8 @@ def _columns(row: CompareRow) -> tuple[str, ...]:
     return row.model, gpus, str(row.quantization), str(row.engine), str(row.context_length)
 
 
-def side_by_side(understood: Understood, table: CompareAnswer) -> list[FitRequest]:
-    """Return a question for each GPU of a table of one model on a few GPUs: in the widest format
+def side_by_side(understood: Understood, table: CompareAnswer) -> list[CompareRow]:
+    """Return the row of each GPU of a table of one model on a few GPUs: in the widest format
     of those that most of them hold. None for another table, or where only one GPU holds it."""
     rows = [row for row in table.items if row.verdict == "fits"]
     gpus = {(row.gpu, row.gpu_count) for row in table.items}
@@ -80,7 +109,7 @@ def side_by_side(understood: Understood, table: CompareAnswer) -> list[FitReques
     held = max(by_format.values(), key=len, default=[])
     if not 1 < len(held) <= len(gpus):
         return []
-    return [as_question(row, understood) for row in held]
+    return held
 
 
 def together(table: CompareAnswer) -> str:

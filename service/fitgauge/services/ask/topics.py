@@ -9,7 +9,7 @@ Topic = Literal[
     "suggestions", "longest context", "most requests", "copies", "largest batch",
     "longest sequence", "time", "disk", "merging", "format", "largest", "comparison",
     "all weights", "price of tokens", "price", "as published", "fastest", "text alone", "rate",
-    "cache", "one gpu", "whole context", "nodes",
+    "cache", "one gpu", "whole context", "nodes", "month",
 ]  # fmt: skip
 
 _OTHERS = (
@@ -93,6 +93,9 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold|train|fine-?tune)\b"
         r"|\bwhat (?:can|could|should) (?:i|we) (?:use|run|serve|host|deploy)\b"
         r"|\b(?:can|could) (?:do|run|handle) wh?[au]t\b"
+        r"|\b(?:do|for|run|handle|try|host|train) (?:some |any(?:thing)? |local |with |good )*"
+        r"(?:ai|llms?)\b"
+        r"|\b(?:my|our|your|an?) own (?:\w+ )?(?:ai|llms?|(?:language )?models?|chat ?bots?|gpt)\b"
         r"|\bwhich of them\b|\bwhat (?:can|could) (?!i\b|we\b|you\b|one\b)[^.?]{1,40}\b(?:do"
         r"|handle)\b"
         r"|\bwhat(?:'s| is)? the (?:best|biggest|largest|most) (?:that )?(?:i|we|you)\b"
@@ -101,7 +104,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"\b(?:for|to run)\b[^.?]{0,30}\b(?:models|llms?|ai)\b"
         r"|哪些(?:大?模型|型号)"
         r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
-        r"|多少[bB]的?模型|哪个模型|어떤\s*모델|(?:どの|どんな|何の|最大の)モデル"
+        r"|多少[bB]的?模型|哪个模型|어떤\s*모델|(?:どの|どんな|何の|最大の)モデル|一番[^。?]{0,6}モデル"
     ),
     "count of gpus": (
         r"\b(?:please size|sizing)\b|"
@@ -135,8 +138,9 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|biggest)\b[^.?,;]{0,24}?\b(?:context|ctx|tokens of context)\b"
         r"|\b(?:max|maximum)(?: tokens|[ _-]model[ _-]len(?:gth)?)\b"
         r"|\bhow many tokens (?:of context|can)\b"
-        r"|\bcontext maximum\b"
-        r"|最大コンテキスト|최대 ?컨텍스트"
+        r"|\bcontext maximum\b|\b(?:as (?:much|long|large)(?: an?)?|the most) (?:context|ctx)\b"
+        r"|最大コンテキスト|최대 ?컨텍스트|컨텍스트.{0,4}(?:얼마|몇)"
+        r"|コンテキスト.{0,6}(?:どこまで|いくつ|どれ)"
         r"|(?:多长|多大|多少|最长|最大)(?:的)?上下文|上下文.{0,8}(?:多长|多大|多少)"
     ),
     "most requests": (
@@ -148,6 +152,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"batch(?:es)?\b"
         r"|\bwhat concurrency\b|\bmax[- _]num[- _]seqs?\b(?!\W*\d)"
         r"|(?:多少|几)(?:个|路)?(?:并发|用户|人)|何人|몇\s*명|(?:最大|最高)并发"
+        r"|并发.{0,4}(?:多少|几|多大|到哪)"
     ),
     "copies": (
         r"\bhow many\b[^.?,;]{0,16}?\b(?:replicas|copies|instances)\b|多少(?:个)?(?:副本|实例)"
@@ -162,7 +167,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|how long(?: of)?(?: an?)?)\b[^.?,;]{0,16}?"
         r"\b(?:seq(?:uence)?s?(?:[- _]?len(?:gth)?)?|context(?: length)?|ctx)\b(?!\W*\d)"
         r"|\b(?:seq(?:uence)?s?(?:[- _]?len(?:gth)?)?|context(?: length)?|ctx)\W{0,2}max(?:imum)?\b"
-        r"|(?:最长|最大|多长)(?:的)?(?:序列|上下文|长度)|序列.{0,6}(?:多长|多大)"
+        r"|(?:最长|最大|多长)(?:的)?(?:序列|上下文|长度)|(?:序列|长度|max_?len\w*).{0,6}(?:多长|多大|多少)"
     ),
     "time": (  # how long something takes, or what it costs
         r"\bhow (?:long|much time|many (?:\w+[ -])?(?:hours|days|minutes))\b"
@@ -183,6 +188,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"\b(?:best|which|what|right|highest|largest|biggest|recommended)\s+(?:\w+\s+){0,2}"
         r"(?:quants?|quanti[sz]ations?(?: level)?|bit ?width|bpw|gguf|precision)\b"
         r"|\bany (?:kind of |sort of )?quant\w*"
+        r"|\b(?:lower(?:ing)?|reduc\w+|drop(?:ping)?)(?: the| my)? (?:quant\w*|precision)"
         r"|(?:什么|哪[种个]|多少位?)的?量化|量化(?:到|成)?(?:什么|多少|几)"
     ),
     "largest": (  # the largest model
@@ -192,7 +198,7 @@ _PATTERNS: Mapping[Topic, str] = {
     ),
     "comparison": (  # things side by side
         r"\bcompare\b|\bvs\.?\b|\bversus\b|\bor\b|\bdifference\b|\bbetter\b|\bthan\b|\bbetween\b"
-        r"|\bworth\b|\bupgrad\w+|\bover (?:an?|the|my)\b"
+        r"|\bwhich of (?!them|these|those)|\bworth\b|\bupgrad\w+|\bover (?:an?|the|my)\b"
         r"|对比|比较|还是|或者?|哪个好|아니면|중에|それとも|または|どちら|どっち"
     ),
     "all weights": (  # that are trained, which "full" alone says: "training Mistral 7B full"
@@ -239,6 +245,7 @@ _PATTERNS: Mapping[Topic, str] = {
     ),
     "cache": (  # how large the KV cache is
         r"\b(?:how (?:much|big|large|many)|what(?:'s| is)?|size of)\b[^.?,;]{0,32}\bkv[- ]?cache\b"
+        r"|\bkv[- ]?cache (?:of|for)\b"
         r"|\bkv[- ]?cache\b[^.?,;]{0,16}\b(?:size|per token|usage|take|need|how)\b"
         r"|kv ?cache ?.{0,6}(?:多大|多少)"
     ),
@@ -247,7 +254,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|\btogether\b(?! ai)|\bside[- ]by[- ]side\b|\balongside\b|\bconcurrently\b"
         r"|\bsame (?:gpu|card|machine)\b"
         r"|\bat the same time\b|\bsimultaneously\b"
-        r"|\bat once\b"
+        r"|\bat once\b|\w \+ [^?.]{0,60}\bon (?:one|a single)\b"
         r"|同一[张块台]|同时"
     ),
     "whole context": (  # all the tokens that the model reads, without their number
@@ -257,6 +264,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"(?:context|ctx)(?:\s+(?:length|window|size))?\b(?!\s*(?:of|is|=|:)?\s*\d)"
         r"|(?:满|全|最大)上下文(?!.{0,6}(?:多少|多大|多长|是什么))"
     ),
+    "month": r"\b(?:per|an?|each|every) month\b|\bmonthly\b|/ ?mo(?:nth)?\b|每个?月",
     "nodes": (  # how many nodes are needed, each of the GPUs that it counts
         r"\bhow many (?:nodes|machines|servers|hosts|boxes)\b"
     ),

@@ -19,7 +19,8 @@ _SETTINGS: Mapping[str, str] = {
         "sequences length|max length|max tokens|max input length|max context|max context length|"
         "maximum context length|maximum model length|session len|cutoff len|cutoff length|"
         "max words|seq|len|length|contextsize|long context|seqlen|seqence length|"
-        "ollama context length|max total tokens|context len|sequence"
+        "ollama context length|max total tokens|context len|sequence|"
+        "per user|per request|per session|per person|per client|per chat|per query|per dev"
     ),
     "PROMPT": (
         "prompt|prompts|prompt length|prompt tokens|prompt size|prompt len|input|inputs|"
@@ -283,7 +284,8 @@ NOISE = frozenset(
         "maximum", "over", "like", "using", "same", "default", "recommended", "value", "limit",
         "from", "increase", "full", "standard", "total", "local", "google", "free", "was", "be",
         "used", "da", "di", "met", "von", "mit", "der", "die", "das", "de", "la", "le", "avec",
-        "installed", "old", "new", "under", "below", "within",
+        "installed", "old", "new", "spare", "idle", "modded", "identical", "refurbished", "under",
+        "below", "within",
     }
 )  # fmt: skip
 """Words between a setting and its number that change nothing."""

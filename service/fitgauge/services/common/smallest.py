@@ -55,14 +55,19 @@ _LESS = frozenset({"context_length", "concurrency", "sequence_length"})
 """Fields of changes that serve or train less than was asked."""
 
 
-def change_here(suggestions: Iterable[Suggestion]) -> str:
-    """Return the first change with which the GPUs that were named do all that is asked, in words:
-    'take a 4-bit checkpoint (AWQ)'; empty for none."""
+def step_here(suggestions: Iterable[Suggestion]) -> Suggestion | None:
+    """Return the first change with which the GPUs that were named do all that is asked."""
     for one in suggestions:
         does_all = is_here(one) and not _LESS & one.request.keys()
         if one.verdict == "fits" and one.launch and does_all:
-            return one.change.partition(": ")[0]
-    return ""
+            return one
+    return None
+
+
+def change_here(suggestions: Iterable[Suggestion]) -> str:
+    """Return that change in words: 'take a 4-bit checkpoint (AWQ)'; empty for none."""
+    step = step_here(suggestions)
+    return step.change.partition(": ")[0] if step else ""
 
 
 def change_to_fit(suggestions: Sequence[Suggestion], count: int) -> str:

@@ -279,8 +279,8 @@ def _instead(
     is_other = any(getattr(request, name) != value for name, value in fields.items())
     if error.code not in ("unsupported", "impossible-degrees") or not is_other:
         return None
-    said = {name: value for name, value in fields.items() if hasattr(reading.understood, name)}
-    read = reading._replace(understood=structs.replace(reading.understood, **said))
+    changed = {name: value for name, value in fields.items() if hasattr(reading.understood, name)}
+    read = reading._replace(understood=structs.replace(reading.understood, **changed))
     return read, structs.replace(request, **fields)
 
 

@@ -51,7 +51,7 @@ def _flag_owners() -> Mapping[str, str]:
             continue
         options = row.log_parser.options if row.log_parser is not None else ()
         spelled = (*facts.spellings, *facts.spellings.values())
-        for flag in (*options, *spelled, *facts.host_weights, facts.gpu_layers):
+        for flag in (*options, *spelled):
             named.setdefault(flag, set()).add(name)
     return {flag: min(names) for flag, names in named.items() if len(names) == 1}
 

@@ -62,6 +62,20 @@ def test_layers_that_read_the_towers_deepstack_stand_in_the_first_stage():
     assert error.value.alternatives[0]["pipeline_parallel"][0] == 12
 
 
+def test_every_stage_has_a_layer_with_experts_where_the_class_looks_at_one():
+    """Seed 25 of docs/HUNT.md: a stage of Nemotron 3 with a Mamba and an attention layer alone."""
+    spec = read_config({
+        "model_type": "nemotron_h", "torch_dtype": "bfloat16", **SIZES, "num_hidden_layers": 8,
+        "hybrid_override_pattern": "MEMEM*EM", "mamba_num_heads": 64, "mamba_head_dim": 64,
+        "n_groups": 8, "ssm_state_size": 128, "n_routed_experts": 4,
+        "moe_shared_expert_intermediate_size": 256,
+    })  # fmt: skip
+    check_pipeline(spec, 2)
+    with pytest.raises(UnsupportedError) as error:
+        check_pipeline(spec, 4)
+    assert error.value.alternatives[0]["pipeline_parallel"][0] == 3
+
+
 @pytest.mark.parametrize(
     ("model", "layers", "scales"),
     [

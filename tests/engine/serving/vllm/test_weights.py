@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bundled_models import spec_of
 from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.families.layers import single
@@ -204,3 +205,20 @@ def test_a_stage_holds_the_rotary_tables_of_its_own_layers():
         layout.buffer_bytes(spec, layers=layers) for layers in (None, range(4), range(4, 8))
     )
     assert (whole, sliding, both) == (2 * table + 16 * 12, table + 16 * 4, 2 * table + 16 * 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "ranks", "reason"),
+    [
+        ("Qwen/Qwen3.5-0.8B", 4, None),
+        ("Qwen/Qwen3.5-0.8B", 8, "12 heads"),
+        ("zai-org/GLM-4.1V-9B-Thinking", 8, "12 heads"),
+        ("moonshotai/Kimi-K2.5", 32, None),
+    ],
+)
+def test_a_towers_heads_divide_unless_its_class_keeps_it_whole(model, ranks, reason):
+    """Source: vLLM 0.33 models/vision.py, is_vit_use_data_parallel; docs/HUNT.md, seed 25."""
+    spec = spec_of(model)
+    weights = layout.shard_weights(spec, Scheme(name="as published"))
+    refusal = layout.refusal(spec, weights, ranks, 1, 1)
+    assert (reason in refusal) if reason else refusal is None

@@ -3,8 +3,11 @@
 Source: vllm 0.33.0, config/model.py (verify_with_parallel_config), the models' own classes
 (SupportsPP), model_executor/layers/attention/attention.py (validate_kv_sharing_target)."""
 
+from collections.abc import Callable
+
 from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.unsupported import UnsupportedError, nearest
 from fitgauge.engine.weights.rank_bytes import pipeline_stages
 
@@ -45,31 +48,20 @@ def check_pipeline(spec: ModelSpec, pipeline_parallel: int) -> None:
             f"vLLM has no pipeline stages for {spec.architecture}.",
             ({"pipeline_parallel": (1,)},),
         )
-    stacked = _deepstack(spec)
-    if pipeline_stages(spec.layers, pipeline_parallel)[1].start < stacked:
-        works = [
-            degree
-            for degree in range(2, pipeline_parallel)
-            if pipeline_stages(spec.layers, degree)[1].start >= stacked
-        ]
-        raise UnsupportedError(
-            "pipeline_parallel",
-            f"vLLM needs the first {stacked} layers, which read the tower's deepstack, in the first"
-            " pipeline stage.",
-            ({"pipeline_parallel": nearest([1, *works], pipeline_parallel)},),
-        )
-    owners = _cache_owners(spec)
-    if _parts_a_shared_cache(spec, owners, pipeline_parallel):
-        works = [
-            degree
-            for degree in range(1, pipeline_parallel)
-            if not _parts_a_shared_cache(spec, owners, degree)
-        ]
-        raise UnsupportedError(
-            "pipeline_parallel",
-            "vLLM needs layers that share a KV cache in one pipeline stage.",
-            ({"pipeline_parallel": nearest(works, pipeline_parallel)},),
-        )
+    for refuses, reason in _REFUSALS:
+        if refuses(spec, pipeline_parallel):
+            works = [n for n in range(1, pipeline_parallel) if not refuses(spec, n)]
+            raise UnsupportedError(
+                "pipeline_parallel",
+                f"vLLM needs {reason}.",
+                ({"pipeline_parallel": nearest(works, pipeline_parallel)},),
+            )
+
+
+def _parts_the_deepstack(spec: ModelSpec, pipeline_parallel: int) -> bool:
+    """Return whether a later stage has a layer that adds features of the tower's layers."""
+    stages = pipeline_stages(spec.layers, pipeline_parallel)
+    return pipeline_parallel > 1 and stages[1].start < _deepstack(spec)
 
 
 def _deepstack(spec: ModelSpec) -> int:
@@ -102,8 +94,32 @@ def _cache_owners(spec: ModelSpec) -> dict[int, int]:
     }
 
 
-def _parts_a_shared_cache(spec: ModelSpec, owners: dict[int, int], pipeline_parallel: int) -> bool:
-    stages = pipeline_stages(spec.layers, pipeline_parallel)
+def _parts_a_shared_cache(spec: ModelSpec, pipeline_parallel: int) -> bool:
+    stages, owners = pipeline_stages(spec.layers, pipeline_parallel), _cache_owners(spec)
     return any(
         layer in stage and owner not in stage for layer, owner in owners.items() for stage in stages
     )
+
+
+def _lacks_experts(spec: ModelSpec, pipeline_parallel: int) -> bool:
+    """Return whether a stage has no layer with experts, of which the class looks at one. Source:
+    models/nemotron_h.py, qwen3_moe.py, glm4_moe.py and the like (example_moe)."""
+    layers = {
+        layer
+        for block in spec.blocks
+        if block.part is Part.LANGUAGE and block.mlp is not None and block.mlp.experts
+        for layer in block.layers
+    }
+    stages = pipeline_stages(spec.layers, pipeline_parallel)
+    return quirks(spec).experts_on_every_stage and any(layers.isdisjoint(one) for one in stages)
+
+
+_REFUSALS: tuple[tuple[Callable[[ModelSpec, int], bool], str], ...] = (
+    (
+        _parts_the_deepstack,
+        "the layers that read the tower's deepstack in the first pipeline stage",
+    ),
+    (_parts_a_shared_cache, "layers that share a KV cache in one pipeline stage"),
+    (_lacks_experts, "a layer with experts in every pipeline stage"),
+)
+"""What of a model's layers may not be divided, and why."""

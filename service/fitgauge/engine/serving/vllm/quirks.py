@@ -118,8 +118,12 @@ class Quirks(NamedTuple):
     """Its KV heads are divided by the ranks, which may not outnumber them: none is replicated.
     Source: gpt_oss.py and param2moe.py (num_key_value_heads // tp_size)."""
 
-    tower_heads_divide: bool = False
-    """Its tower's heads must divide over the ranks. Source: glm4_1v.py, Glm4vVisionAttention."""
+    tower_whole_if_uneven: bool = False
+    """Its tower is whole on every rank where its heads do not divide over them; others refuse.
+    Source: models/vision.py, is_vit_use_data_parallel(num_heads), and who calls it so."""
+
+    experts_on_every_stage: bool = False
+    """Its class refuses a pipeline stage without experts. Source: pipeline.py, _lacks_experts."""
 
     least_expert_width: int = 0
     """What an expert's width on a rank is padded to. Source: models/kimi_k3/nvidia/model.py,
@@ -246,8 +250,12 @@ _FLAGS: dict[str, str] = {
     "kv_heads_divide": """
         gpt_oss param2moe
     """,
-    "tower_heads_divide": """
-        glm4v glm4v_moe glm_ocr
+    "experts_on_every_stage": """
+        afmoe glm4_moe glm4_moe_lite glm4v_moe hy_v3 lfm2_moe mixtral nemotron_h param2moe
+        qwen3_5_moe qwen3_moe qwen3_next qwen3_vl_moe step3p5 step3p7
+    """,
+    "tower_whole_if_uneven": """
+        kimi_k25 kimi_k3 muse_glimmer
     """,
     "experts_uncounted": """
         dbrx

@@ -276,7 +276,7 @@ def refusal(
     if groups > 1 and groups % tensor_parallel:
         return f"its {groups} Mamba groups cannot be divided by {tensor_parallel}"
     expert_ways = max(1, tensor_parallel * data_parallel // expert_parallel)
-    if quirks(spec).tower_heads_divide and sharded.tower_heads % tensor_parallel:
+    if sharded.tower_heads % tensor_parallel and not quirks(spec).tower_whole_if_uneven:
         return f"its tower's {sharded.tower_heads} heads cannot be divided by {tensor_parallel}"
     tower_ways = ranks(sharded, tensor_parallel, expert_parallel, data_parallel).tower
     for share in sharded.shares:

@@ -20,7 +20,7 @@ from fitgauge.engine.training.search.layouts import (
     search,
     throughput,
 )
-from fitgauge.engine.training.search.lower_bounds import Floors
+from fitgauge.engine.training.search.lower_bounds import Floors, for_all
 from fitgauge.engine.training.workload import TrainingWorkload
 
 THIRTEEN = nominal_model("13b", 13 * 10**9).spec
@@ -64,7 +64,9 @@ def plan(required, speed, **settings):
 
 @pytest.mark.parametrize("model", [THIRTEEN, spec("Qwen/Qwen3-8B"), spec("Qwen/Qwen3-30B-A3B")])
 def test_every_layout_runs_uses_all_cards_and_keeps_the_global_batch(model):
-    found = [layout for count in COUNTS for layout in layouts(model, BASE, chosen(), count)]
+    found = [
+        layout for count in COUNTS for layout in layouts(model, for_all(BASE), chosen(), count)
+    ]
     assert found
     for layout in found:
         assert runs(model, layout)
@@ -76,7 +78,7 @@ def test_what_is_asked_for_is_not_searched():
     found = list(
         layouts(
             THIRTEEN,
-            BASE,
+            for_all(BASE),
             chosen(frameworks=("megatron",), tensor=(2,), pipeline=(4,), zero_stages=(1,)),
             16,
         )
@@ -88,7 +90,7 @@ def test_what_is_asked_for_is_not_searched():
 
 def test_every_plan_fits_and_none_is_beaten_on_as_many_cards():
     model = spec("Qwen/Qwen3-8B")
-    found = search(model, BASE, chosen(), need(model), 80 * 10**9)
+    found = search(model, for_all(BASE), chosen(), need(model), 80 * 10**9)
     assert found
     assert all(one.required.expected <= 80 * 10**9 for one in found)
     for one in found:
@@ -100,14 +102,14 @@ def test_every_plan_fits_and_none_is_beaten_on_as_many_cards():
 
 
 def test_a_plan_says_what_every_stage_needs_when_its_fullest_was_searched_by_the_ends():
-    for workload in layouts(THIRTEEN, BASE, chosen(frameworks=("megatron",)), 16):
+    for workload in layouts(THIRTEEN, for_all(BASE), chosen(frameworks=("megatron",)), 16):
         every = max(stage.highest.total for stage in stages(THIRTEEN, workload))
         assert every == max(stage.highest.total for stage in stages(THIRTEEN, workload, ends=True))
 
 
 def test_less_checkpointing_is_taken_where_it_fits():
     model = spec("Qwen/Qwen3-8B")
-    roomy = search(model, BASE, chosen(counts=(16,)), need(model), 10**12)
+    roomy = search(model, for_all(BASE), chosen(counts=(16,)), need(model), 10**12)
     assert {one.workload.activation_checkpointing for one in roomy} == {"none"}
 
 
@@ -115,7 +117,7 @@ def test_the_micro_batch_grows_as_long_as_it_fits_and_divides_the_global_batch()
     model = spec("Qwen/Qwen3-0.6B")
     (one,) = search(
         model,
-        BASE,
+        for_all(BASE),
         chosen(frameworks=("fsdp",), counts=(2,), zero_stages=(3,)),
         need(model),
         10**12,
@@ -129,7 +131,7 @@ def brute(model, base, choices, usable):
     found = {}
     for count in choices.counts:
         fitting = []
-        for layout in layouts(model, base, choices, count):
+        for layout in layouts(model, for_all(base), choices, count):
             for kind in choices.checkpointing or ("none", "selective", "full"):
                 workload = replace(layout, activation_checkpointing=kind)
                 demand = need(model)(workload)
@@ -178,7 +180,7 @@ def test_the_search_finds_what_looking_at_every_layout_finds(name, settings, usa
     model, base = spec(name), replace(BASE, **settings)
     choices = chosen(counts=(4, 16), micro_batch_sizes=(1,))
     by_count = brute(model, base, choices, usable)
-    found = search(model, base, choices, need(model), usable)
+    found = search(model, for_all(base), choices, need(model), usable)
     assert any(by_count.values())
     for count, plans in by_count.items():
         assert [
@@ -211,9 +213,9 @@ def test_no_layout_holds_less_than_its_floor(name, settings):
     model, base = spec(name), replace(BASE, **settings)
     settings = {"expert": (1, 2, 8)} if model.routed_experts else {}
     choices = chosen(**settings)
-    floors, tensors = Floors(model, base, PROFILE), Floors(model, base)
+    floors, tensors = Floors(model, for_all(base), PROFILE), Floors(model, for_all(base))
     for count in (1, 8):
-        for layout in layouts(model, base, choices, count):
+        for layout in layouts(model, for_all(base), choices, count):
             for kind in ("none", "selective", "full"):
                 workload = replace(layout, activation_checkpointing=kind)
                 states, needed = floors.states(layout), training_need(model, workload, PROFILE)
@@ -231,8 +233,8 @@ def test_no_layout_holds_less_than_its_floor(name, settings):
 @pytest.mark.parametrize("settings", [{}, {"sequence_parallel": True, "method": "lora"}])
 def test_no_layout_under_fsdp_holds_less_than_its_floor(name, degrees, settings):
     model, base = spec(name), replace(BASE, **settings)
-    floors, seen = Floors(model, base, PROFILE), 0
-    for layout in layouts(model, base, chosen(frameworks=("fsdp",), **degrees), 8):
+    floors, seen = Floors(model, for_all(base), PROFILE), 0
+    for layout in layouts(model, for_all(base), chosen(frameworks=("fsdp",), **degrees), 8):
         for kind in ("none", "full"):
             workload = replace(layout, activation_checkpointing=kind)
             states, needed = floors.states(layout), training_need(model, workload, PROFILE)
@@ -248,7 +250,7 @@ def test_fsdp_divides_long_sequences_and_what_is_fixed_alone():
         choices = chosen(frameworks=("fsdp",), **settings)
         return {
             (one.tensor_parallel, one.pipeline_parallel, one.context_parallel)
-            for one in layouts(spec("Qwen/Qwen3-8B"), base, choices, 8)
+            for one in layouts(spec("Qwen/Qwen3-8B"), for_all(base), choices, 8)
         }
 
     assert degrees() == {(1, 1, 1)}
@@ -264,13 +266,13 @@ def test_a_tape_of_fewer_ranks_or_of_fewer_sequences_bounds_what_more_hold(name,
     there is one; against that of their own."""
     model, base = spec(name), replace(BASE, pipeline_schedule="1f1b", **settings)
     choices = chosen(context=(1, 2, 8), global_batch_size=1024)
-    bounds, bounded = Floors(model, base), 0
+    bounds, bounded = Floors(model, for_all(base)), 0
     for count in (2, 64):
-        for layout in layouts(model, base, choices, count):
+        for layout in layouts(model, for_all(base), choices, count):
             for size in (1, 2, 4, 8):
                 for kind in ("none", "selective", "full"):
                     workload = replace(layout, activation_checkpointing=kind, micro_batch_size=size)
-                    states, own = bounds.states(workload), Floors(model, base)
+                    states, own = bounds.states(workload), Floors(model, for_all(base))
                     bound = bounds.need(workload, states, states.bytes)
                     floor = own.need(workload, own.states(workload))
                     assert bound <= floor, workload
@@ -295,7 +297,9 @@ def test_few_of_all_layouts_are_estimated(name, settings, most):
         return training_need(model, workload, PROFILE)
 
     choices = chosen(counts=(1, 2, 4, 8, 16, 32, 64), global_batch_size=128)
-    plans = search(model, base, choices, counted, 79 * 2**30, Floors(model, base, PROFILE))
+    plans = search(
+        model, for_all(base), choices, counted, 79 * 2**30, Floors(model, for_all(base), PROFILE)
+    )
     assert plans
     assert len(estimated) <= most
 
@@ -318,10 +322,10 @@ def test_spread_at_all_more_expert_parallelism_is_no_slower_and_holds_no_more(na
     model, base, needs = spec(name), replace(BASE, **settings), need(spec(name))
     every = chosen(frameworks=("megatron",), expert=(1, 2, 4, 8, 16, 32, 64))
     spread = {}
-    for layout in layouts(model, base, every, 16):
+    for layout in layouts(model, for_all(base), every, 16):
         if layout.data_parallel * layout.context_parallel % layout.expert_parallel == 0:
             spread.setdefault((layout.tensor_parallel, layout.pipeline_parallel), []).append(layout)
-    tried = list(layouts(model, base, chosen(frameworks=("megatron",)), 16))
+    tried = list(layouts(model, for_all(base), chosen(frameworks=("megatron",)), 16))
     assert tried == [
         layout
         for alike in spread.values()
@@ -334,7 +338,7 @@ def test_spread_at_all_more_expert_parallelism_is_no_slower_and_holds_no_more(na
 
 
 def test_nothing_fits_where_nothing_can():
-    assert search(THIRTEEN, BASE, chosen(counts=(1,)), need(THIRTEEN), 10**9) == []
+    assert search(THIRTEEN, for_all(BASE), chosen(counts=(1,)), need(THIRTEEN), 10**9) == []
 
 
 def test_pareto_drops_what_is_slower_and_larger():

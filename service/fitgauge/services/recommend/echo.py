@@ -45,7 +45,10 @@ def training_fields(
         "max_gpu_count": request.max_gpu_count or DEFAULT_MOST,
     }
     if request.method is not None:
-        filled |= {"method": workload.method, "precision": workload.precision}
+        filled["method"] = workload.method
+    if request.method is not None and workload.base_precision != "half":
+        # a base in 16 bit is that of a question without precision
+        filled["precision"] = workload.precision
     return filled | _sent(request, OF_TRAINING, filled)
 
 

@@ -15,7 +15,7 @@ from fitgauge.engine.training.estimate import training_stage, training_stages
 from fitgauge.engine.training.odds import training_probability
 from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.profile import TrainingProfile
-from fitgauge.engine.training.search.layouts import Choices, layouts, throughput
+from fitgauge.engine.training.search.layouts import Choices, checkpointed, layouts, throughput
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -48,14 +48,19 @@ from fitgauge.services.recommend.training_shortlist import (
 )
 from fitgauge.services.recommend.warnings import training_warnings
 from fitgauge.services.training_fit import parsing as training_words
-from fitgauge.services.training_fit.defaults import METHODS, with_defaults
+from fitgauge.services.training_fit.defaults import METHODS
 from fitgauge.services.training_fit.echo import workload_fields
-from fitgauge.services.training_fit.launchers.registry import find_tool
-from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.launchers.command import checkpoints_selectively
+from fitgauge.services.training_fit.launchers.registry import find_tool, tool_of
 from fitgauge.services.training_fit.support import refusal
-from fitgauge.services.training_fit.workload import training_workload
-from fitgauge.services.training_plan.choices import DEFAULT_MOST, MOST
+from fitgauge.services.training_plan.choices import (
+    DEFAULT_MOST,
+    MOST,
+    bases_of,
+    settled_frameworks,
+)
 from fitgauge.services.training_plan.launch import plan_launch
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
 _METHODS = {"full": "Full", "lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA"}
 _VENDORS = ("NVIDIA", "AMD")
@@ -178,18 +183,17 @@ class TrainingRecommender:
     ) -> dict[int, list[Layout]]:
         """Return every layout of every count that is tried, the fastest first. Raises
         InvalidRequestError for settings that nothing can run."""
-        base = _base(request, model)
+        question = _question(request)
+        bases, tool = bases_of(question, model, None), tool_of(question)
         most = max(limit.most for limit in gpus)
         counts = sorted(
             {2**power for power in range(most.bit_length())} | {limit.most for limit in gpus}
         )
+        adapted = training_words.method(request.method) != "full"
         named = _under(request.framework) if request.framework else _FRAMEWORKS
-        frameworks = (
-            tuple(name for name in named if not (base.uses_adapters and name == "megatron"))
-            or named
-        )
+        frameworks = tuple(name for name in named if not (adapted and name == "megatron")) or named
         searched = Choices(
-            frameworks=frameworks,
+            frameworks=settled_frameworks(bases, frameworks, most),
             counts=tuple(counts),
             global_batch_size=global_batch_size(request),
         )
@@ -197,16 +201,15 @@ class TrainingRecommender:
         by_count: dict[int, list[Layout]] = {}
         for count in counts:
             tried = [
-                self._layout(
-                    model, structs.replace(layout, activation_checkpointing=kind), checkpoint
-                )
+                self._layout(model, checkpointed(layout, kind), checkpoint)
                 for layout in layouts(
                     model.spec,
-                    base,
+                    bases,
                     alone if count == 1 and not request.framework else searched,
                     count,
                 )
                 for kind in _CHECKPOINTING
+                if kind != "selective" or checkpoints_selectively(layout.framework, tool)
             ]
             by_count[count] = sorted(
                 tried,
@@ -220,8 +223,6 @@ class TrainingRecommender:
 
     def _layout(self, model: Model, workload: TrainingWorkload, checkpoint: Checkpoint) -> Layout:
         checkpoint()
-        if workload.framework == "megatron":
-            workload = structs.replace(workload, loss="full")
         every = (
             training_stage(model.spec, workload, self._profile, stage)
             for stage in stages(model.spec, workload, ends=True)
@@ -344,21 +345,18 @@ def _gpu_limits(request: RecommendRequest, catalog: Catalog, costs: Costs) -> li
     return choices.gpu_limits(of_vendors, catalog, costs)
 
 
-def _base(request: RecommendRequest, model: Model) -> TrainingWorkload:
-    """Return what every layout has in common, as check_training_fit would understand it on one
-    GPU."""
-    method = training_words.method(request.method)
-    question = TrainingRequest(
+def _question(request: RecommendRequest) -> TrainingPlanRequest:
+    """Return the question that plan_training would answer for one of the GPUs."""
+    return TrainingPlanRequest(
         model=request.model,
         gpu="any",
         method=request.method,
+        framework=request.framework,
         precision=request.precision,
         optimizer=request.optimizer,
         lora_rank=request.lora_rank,
         sequence_length=request.sequence_length,
-        base_precision="half" if method in ("lora", "dora") else None,
     )
-    return training_workload(with_defaults(question, method, None, 1, model.spec), model.spec, 1)
 
 
 def _summary(model: Model, picks: Sequence[Pick[Trained]], total: int) -> str:

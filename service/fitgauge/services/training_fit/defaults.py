@@ -58,9 +58,22 @@ def with_defaults(
     """Return the request with its method and the defaults of whatever runs it: of the tool that it
     names, else of TRL, whose command is printed for every framework but Megatron. `accelerator`:
     None for one that computes in every format."""
-    in_formats = request if accelerator is None else in_its_formats(request, accelerator)
-    named = structs.replace(in_formats, method=method)
-    named = as_published(named, method, spec, accelerator, count)
+    settled = _with_own(request, method, accelerator, count, spec)
+    if accelerator is None or request.precision is not None:
+        return settled
+    return in_its_formats(settled, accelerator)
+
+
+def _with_own(
+    request: TrainingRequest,
+    method: Method,
+    accelerator: Accelerator | None,
+    count: int,
+    spec: ModelSpec,
+) -> TrainingRequest:
+    """Return the request with its method and the defaults of what runs it, whatever the GPU
+    computes in."""
+    named = as_published(structs.replace(request, method=method), method, spec, accelerator, count)
     if (tool := tool_of(request)) is not None:
         settled = with_tool_defaults(named, method, count, spec)
         if tool.steps_under_deepspeed and asked_framework(request) == "deepspeed":

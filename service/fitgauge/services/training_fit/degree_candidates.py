@@ -13,6 +13,7 @@ from fitgauge.engine.training.parallel.pipeline import stage_counts
 from fitgauge.engine.training.parallel.validate import MOST_TENSOR
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.search.layouts import Choices, Plan, search
+from fitgauge.engine.training.search.lower_bounds import for_all
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit.candidates import Fields
 
@@ -59,10 +60,10 @@ def fastest_layout(
         global_batch_size=batch,
         micro_batch_sizes=(workload.micro_batch_size,),
     )
-    base = replace(workload, framework="megatron")
+    bases = for_all(replace(workload, framework="megatron"))
     plans = [
         plan
-        for plan in search(spec, base, choices, need, accelerator.usable.expected)
+        for plan in search(spec, bases, choices, need, accelerator.usable.expected)
         if plan.workload != workload
     ]
     sure = [

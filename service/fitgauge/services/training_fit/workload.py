@@ -252,8 +252,9 @@ def training_gpus(request: TrainingRequest, named: int) -> int:
 
 
 def in_its_formats(request: TrainingRequest, accelerator: Accelerator) -> TrainingRequest:
-    """Return the request with mixed_fp16 where precision is unset and the GPU has no bf16."""
-    formats = accelerator.formats
-    if request.precision is not None or formats is None or "bf16" in formats:
+    """Return the request with mixed_fp16 where precision is unset, or bf16 by a default, and the
+    GPU has no bf16."""
+    formats, precision = accelerator.formats, request.precision
+    if formats is None or "bf16" in formats or not (precision or "bf16").endswith("bf16"):
         return request
     return structs.replace(request, precision="mixed_fp16")

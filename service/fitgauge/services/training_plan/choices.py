@@ -1,7 +1,8 @@
-"""What a plan search chooses from, and the workload that all plans share."""
+"""What a plan search chooses from, and the workloads that plans share."""
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from msgspec import structs
 
@@ -15,28 +16,21 @@ from fitgauge.engine.training.search.layouts import (
     Choices,
     layouts,
 )
+from fitgauge.engine.training.search.lower_bounds import Bases
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.gpu_count import sent_count
-from fitgauge.services.common.unsupported import impossible_degrees
+from fitgauge.services.common.unsupported import IMPOSSIBLE, impossible_degrees
 from fitgauge.services.training_fit import parsing as words
+from fitgauge.services.training_fit.defaults import with_defaults
 from fitgauge.services.training_fit.launchers.command import checkpoints_selectively
-from fitgauge.services.training_fit.launchers.registry import (
-    find_tool,
-    tool_of,
-    with_tool_defaults,
-)
+from fitgauge.services.training_fit.launchers.registry import find_tool, tool_of
 from fitgauge.services.training_fit.launchers.tool import Tool
-from fitgauge.services.training_fit.quantized_checkpoints import as_published
 from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.shared_fields import SEARCHED, SharedFields
 from fitgauge.services.training_fit.support import runs_on
-from fitgauge.services.training_fit.workload import (
-    in_its_formats,
-    puts_base_whole,
-    training_workload,
-)
+from fitgauge.services.training_fit.workload import training_workload
 from fitgauge.services.training_plan.schemas import (
     TrainingPlanRequest,
 )
@@ -187,53 +181,75 @@ def split_choices(
     return [alone, *([structs.replace(choices, counts=several)] if several else [])]
 
 
-_DEFAULTS_SEARCHED = (
-    "zero_stage",
-    "activation_checkpointing",
-    "activation_offload",
-    "tensor_parallel",
-)
+_DEFAULTS_SEARCHED = ("zero_stage", "activation_checkpointing", "tensor_parallel")
 """Fields that a plan searches whatever a tool takes for them."""
 
 
-def shared_settings(
-    request: TrainingPlanRequest, model: Model, accelerator: Accelerator
-) -> tuple[TrainingRequest, TrainingRequest]:
-    """Return the settings that all plans share as a training request, as sent and with the tool's
-    defaults: formats, optimizer, loss, kernels and adapters. Searched fields stay unset."""
-    settings = TrainingRequest(
-        **{
-            name: getattr(request, name)
-            for name in SharedFields.__struct_fields__
-            if name not in SEARCHED
-        }
-    )
-    sent = structs.replace(in_its_formats(settings, accelerator), framework=request.framework)
-    method = words.method(request.method)
+def sent_settings(request: TrainingPlanRequest) -> TrainingRequest:
+    """Return the settings that all plans share as a training request, as sent: formats, optimizer,
+    loss, kernels and adapters. Searched fields stay unset."""
+    shared = {
+        name: getattr(request, name)
+        for name in SharedFields.__struct_fields__
+        if name not in SEARCHED
+    }
+    return TrainingRequest(**shared, framework=request.framework)
+
+
+def filled_settings(
+    request: TrainingPlanRequest,
+    model: Model,
+    accelerator: Accelerator | None,
+    framework: Framework,
+    count: int,
+) -> TrainingRequest:
+    """Return the settings of plans under a framework on so many GPUs, with what check_training_fit
+    takes for those that are left out. accelerator: None for one that computes in every format."""
+    tool = tool_of(request)
     named = structs.replace(
-        as_published(sent, method, model.spec), tensor_parallel=request.tensor_parallel
+        sent_settings(request),
+        trainer=None if tool is None else tool.name,
+        # left open as in a question to check_training_fit, which then trains as TRL does
+        framework=framework if tool or framework != "transformers" else named_framework(request),
+        # with what a tool takes where it is searched
+        tensor_parallel=request.tensor_parallel or 2,
     )
-    filled = with_tool_defaults(named, method, 2, model.spec)
-    return sent, structs.replace(
-        filled, **dict.fromkeys(_DEFAULTS_SEARCHED), offload=request.offload
-    )
+    filled = with_defaults(named, words.method(request.method), accelerator, count, model.spec)
+    return structs.replace(filled, **dict.fromkeys(_DEFAULTS_SEARCHED), offload=request.offload)
 
 
-def base_workload(
-    request: TrainingPlanRequest, filled: TrainingRequest, model: Model, choices: Choices
-) -> TrainingWorkload:
-    """Return the workload that all plans share, on one GPU."""
-    of_no_tool = structs.replace(
-        filled, framework=None, trainer=None, trainer_version=None, sequence_parallel=None
-    )
-    base = training_workload(of_no_tool, model.spec, 1)
-    return structs.replace(
-        base,
-        sequence_parallel=bool(filled.sequence_parallel),
-        framework=choices.frameworks[0],
-        pipeline_schedule=request.pipeline_schedule or "1f1b",
-        loads_whole=puts_base_whole(filled),
-    )
+def bases_of(request: TrainingPlanRequest, model: Model, accelerator: Accelerator | None) -> Bases:
+    """Return the settings that all plans under a framework share, on one GPU and on several."""
+
+    @cache
+    def base(framework: Framework, count: int) -> TrainingWorkload:
+        filled = filled_settings(request, model, accelerator, framework, count)
+        undivided = structs.replace(filled, sequence_parallel=None, framework=framework)
+        return structs.replace(
+            training_workload(undivided, model.spec, 1),
+            sequence_parallel=bool(filled.sequence_parallel),
+            framework=framework,
+            pipeline_schedule=request.pipeline_schedule or "1f1b",
+        )
+
+    return lambda framework, count: base(framework, min(count, 2))
+
+
+def settled_frameworks(
+    bases: Bases, frameworks: Sequence[Framework], count: int
+) -> tuple[Framework, ...]:
+    """Return the frameworks that can have these settings on so many GPUs. Raises what the first one
+    has against them where none can."""
+    settled, errors = list[Framework](), list[Exception]()
+    for framework in frameworks:
+        try:
+            bases(framework, count)
+            settled.append(framework)
+        except IMPOSSIBLE as error:
+            errors.append(error)
+    if not settled:
+        raise errors[0]
+    return tuple(settled)
 
 
 def splits_sequences(request: TrainingPlanRequest, base: TrainingWorkload) -> bool:
@@ -265,9 +281,9 @@ def started(request: TrainingPlanRequest, base: TrainingWorkload) -> TrainingWor
     return structs.replace(base, framework="deepspeed")
 
 
-def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) -> None:
+def refuse_impossible(bases: Bases, model: Model, choices: Choices) -> None:
     """Raise InvalidRequestError where no layout is possible, with the reason."""
-    if any(True for count in choices.counts for _ in layouts(model.spec, base, choices, count)):
+    if any(True for count in choices.counts for _ in layouts(model.spec, bases, choices, count)):
         return
     most = choices.counts[-1]
     fixed = {
@@ -289,10 +305,10 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
             detail = f"Plans under {framework} use data parallelism only."
             hint = "Send framework fsdp or megatron, or leave the degrees out."
             raise impossible_degrees(detail, hint, "framework")
+        base = bases(framework, most)
         layout = structs.replace(
             base,
             **degrees,
-            framework=framework,
             fsdp_version=base.fsdp_version if product == 1 else 2,
             expert_parallel=expert,
             zero_stage=zero,

@@ -127,16 +127,23 @@ def echo(
 ) -> dict[str, str | int | float | bool]:
     """Return understood_as: what all plans share and the range of the search."""
     shared = ("optimizer", "loss", "sequence_length", "attention", "offload", "pipeline_schedule")
-    base, choices = searched[0].base, searched[0].choices
+    choices = searched[0].choices
+    of_plans = [plan.workload for one in searched for plan in one.plans]
+    workloads = of_plans or [one.base for one in searched]
+    base = workloads[0]
     filled: dict[str, str | int | float | bool] = {"model": model.id, "gpu": accelerator.name}
     filled["method"] = base.method if len(searched) == 1 else "any"
-    if len({one.base.precision for one in searched}) == 1:
-        filled["precision"] = base.precision
     if (tool := tool_of(request)) is not None:
         filled["trainer" if request.trainer else "framework"] = tool.name
     if named_framework(request) is not None:
         filled["framework"] = choices.frameworks[0]
-    filled |= {name: getattr(base, name) for name in shared}
+    # a base in 16 bit is that of a question without precision
+    precise = ("precision",) if request.precision or base.base_precision != "half" else ()
+    filled |= {
+        name: getattr(base, name)
+        for name in (*precise, *shared)
+        if len({getattr(one, name) for one in workloads}) == 1
+    }
     filled["max_gpu_count" if len(choices.counts) > 1 else "gpu_count"] = choices.counts[-1]
     # one that is left out is larger on counts that are no power of two
     if request.global_batch_size is not None or len(choices.counts) == 1:

@@ -43,11 +43,13 @@ from fitgauge.services.training_fit.run_schemas import TrainingRun
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import refusal
 from fitgauge.services.training_plan.choices import (
-    base_workload,
+    bases_of,
     between,
     choices_of,
+    filled_settings,
     refuse_impossible,
-    shared_settings,
+    sent_settings,
+    settled_frameworks,
     split_choices,
     splits_layers,
     splits_sequences,
@@ -187,10 +189,12 @@ class Planner:
         """Return the plans of one method, in the order of the objective. Raises
         InvalidRequestError where no layout of it can run."""
         accelerator, choices = match.accelerator, choices_of(request, model, match)
-        sent, filled = shared_settings(request, model, accelerator)
-        base = base_workload(request, filled, model, choices)
+        bases, widest = bases_of(request, model, accelerator), choices.counts[-1]
+        frameworks = settled_frameworks(bases, choices.frameworks, widest)
+        base = bases(frameworks[0], widest)
         choices = structs.replace(
             choices,
+            frameworks=frameworks,
             splits_sequences=splits_sequences(request, base),
             splits_layers=splits_layers(request, base),
         )
@@ -200,7 +204,7 @@ class Planner:
             raise InvalidRequestError(
                 refused.reason, hint=hint_text, field=field, code="unsupported"
             )
-        floors = Floors(model.spec, base, self._profile)
+        floors = Floors(model.spec, bases, self._profile)
 
         def need(workload: TrainingWorkload) -> Demand:
             checkpoint()
@@ -212,7 +216,7 @@ class Planner:
 
         def plans_of(chosen: Choices, holds: Holds | None = None) -> list[Plan]:
             usable = accelerator.usable.expected
-            return search(model.spec, base, chosen, need, usable, floors, holds)
+            return search(model.spec, bases, chosen, need, usable, floors, holds)
 
         def plans_of_parts(chosen: Choices) -> list[Plan]:
             parts = split_choices(request, base, chosen)
@@ -240,7 +244,7 @@ class Planner:
                     return more
             return []
 
-        refuse_impossible(base, model, choices)
+        refuse_impossible(bases, model, choices)
         plans, tried = plans_of_parts(choices), 0
         while True:
             if not plans and len(choices.counts) > 1 and "megatron" in choices.frameworks:
@@ -261,7 +265,11 @@ class Planner:
         plans += slower_but_sure(plans)
         objective, sure = request.objective or "fewest_gpus", sure_of(plans)
         plans.sort(key=lambda plan: _order(plan, objective, plan not in sure))
-        taken = defaults_note(sent, filled, workload_fields(base, accelerator, 1, model))
+        taken = defaults_note(
+            sent_settings(request),
+            filled_settings(request, model, accelerator, choices.frameworks[0], widest),
+            workload_fields(base, accelerator, 1, model),
+        )
         return MethodPlans(base, choices, plans, sure, taken)
 
     def _verdict(self, plan: Plan, accelerator: Accelerator) -> Verdict:
@@ -278,7 +286,7 @@ class Planner:
         workload, usable = plan.workload, accelerator.usable
         every = training_stages(model.spec, workload, self._profile, usable.expected)
         price = request.price_per_gpu_hour
-        moved = moved_of(request, workload, accelerator, model)
+        moved = moved_of(request, workload, model)
         settings = plan_settings(request, workload, accelerator, model, moved)
         otherwise = other_choices(convert(settings, TrainingRequest), workload, moved)
         others = [

@@ -2,30 +2,23 @@
 
 from collections.abc import Sequence
 
-from msgspec import structs
-
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.launchers.registry import moved_defaults, tool_of
 from fitgauge.services.training_fit.launchers.tool import Default
-from fitgauge.services.training_plan.choices import shared_settings
+from fitgauge.services.training_plan.choices import sent_settings
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
 Fields = dict[str, str | int | float | bool]
 
 
 def moved_of(
-    request: TrainingPlanRequest,
-    workload: TrainingWorkload,
-    accelerator: Accelerator,
-    model: Model,
+    request: TrainingPlanRequest, workload: TrainingWorkload, model: Model
 ) -> tuple[Default, ...]:
     """Return what other releases of a plan's tool take for what the request leaves out."""
-    request = structs.replace(request, method=workload.method)
-    sent, _ = shared_settings(request, model, accelerator)
-    return moved_defaults(sent, workload.method, workload.gpus, model.spec)
+    return moved_defaults(sent_settings(request), workload.method, workload.gpus, model.spec)
 
 
 def plan_settings(

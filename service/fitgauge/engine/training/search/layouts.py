@@ -14,7 +14,7 @@ from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.pipeline import bubble_share, imbalance, stage_counts
 from fitgauge.engine.training.parallel.validate import MOST_TENSOR, runs, tensor_widths
-from fitgauge.engine.training.search.lower_bounds import Floors, StatesFloor
+from fitgauge.engine.training.search.lower_bounds import Bases, Floors, StatesFloor
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
 
 _PER_COUNT = 4
@@ -86,7 +86,7 @@ Holds = Callable[[Demand], bool]
 
 def search(
     spec: ModelSpec,
-    base: TrainingWorkload,
+    bases: Bases,
     choices: Choices,
     need: Need,
     usable_bytes: int,
@@ -97,16 +97,18 @@ def search(
     smaller; of each the fastest few.
 
     `need`: what the fullest GPU of a workload takes; `floors`: those of an earlier search of this
-    model under this base; `holds`: whether a GPU holds that, by default where no more is expected
+    model under these bases; `holds`: whether a GPU holds that, by default where no more is expected
     than is usable. Of a layout the least checkpointing that fits is taken, since it is the
     fastest."""
-    floors, result = floors or Floors(spec, base), list[Plan]()
+    floors, result = floors or Floors(spec, bases), list[Plan]()
     holds = holds or (lambda demand: demand.required.expected <= usable_bytes)
     for count in choices.counts:
-        every = ((layout, floors.states(layout)) for layout in layouts(spec, base, choices, count))
+        every = ((layout, floors.states(layout)) for layout in layouts(spec, bases, choices, count))
         possible = [(layout, least) for layout, least in every if least.bytes <= usable_bytes]
         fastest = _fastest(spec, possible, choices, floors, need, usable_bytes, holds)
-        result += pareto([_widest(plan, choices, floors, need, usable_bytes) for plan in fastest])
+        result += pareto(
+            [_widest(plan, bases, choices, floors, need, usable_bytes) for plan in fastest]
+        )
     return result
 
 
@@ -156,7 +158,7 @@ def _fastest(
         return _Candidate(-pace, least.bytes, number, step, undecided)
 
     def with_kind(number: int, step: int) -> TrainingWorkload:
-        return replace(possible[number][0], activation_checkpointing=kinds[step])
+        return checkpointed(possible[number][0], kinds[step])
 
     waiting = [as_candidate(number, 0) for number in range(len(possible))]
     heapify(waiting)
@@ -196,6 +198,13 @@ def _fastest(
     return [plan for _, plan in chosen]
 
 
+def checkpointed(layout: TrainingWorkload, kind: Checkpointing) -> TrainingWorkload:
+    """Return a layout with this way of checkpointing: a tool's own offload is that of what it
+    checkpoints."""
+    offload = layout.activation_offload and kind != "none"
+    return replace(layout, activation_checkpointing=kind, activation_offload=offload)
+
+
 def _tries(kind: Checkpointing, layout: TrainingWorkload, choices: Choices) -> bool:
     """Return whether this way of checkpointing is tried under the framework of a layout."""
     return kind != "selective" or layout.framework in choices.selective
@@ -208,11 +217,12 @@ def _rank(plan: Plan, number: int) -> tuple[float, ...]:
 
 
 def layouts(
-    spec: ModelSpec, base: TrainingWorkload, choices: Choices, count: int
+    spec: ModelSpec, bases: Bases, choices: Choices, count: int
 ) -> Iterator[TrainingWorkload]:
     """Yield every layout of `count` GPUs that the frameworks can run and that keeps the global
     batch: degrees that divide, ZeRO stages."""
     for framework in choices.frameworks:
+        base = bases(framework, count)
         for tensor, pipeline, context in _degrees(spec, base, choices, framework, count):
             data = count // (tensor * pipeline * context)
             size = choices.micro_batch_sizes[0] if choices.micro_batch_sizes else 1
@@ -232,11 +242,23 @@ def layouts(
                         expert_parallel=expert,
                         data_parallel=data,
                         zero_stage=zero,
-                        micro_batch_size=size,
-                        micro_batches=micro_batches,
                     )
+                    layout = _in_batches(layout, base, size, micro_batches)
                     if runs(spec, layout):
                         yield layout
+
+
+def _in_batches(
+    layout: TrainingWorkload, base: TrainingWorkload, size: int, micro_batches: int
+) -> TrainingWorkload:
+    """Return a layout with so many micro-batches of a size; what steps in the backward pass
+    accumulates none."""
+    return replace(
+        layout,
+        micro_batch_size=size,
+        micro_batches=micro_batches,
+        optimizer_in_backward=base.optimizer_in_backward and micro_batches == 1,
+    )
 
 
 def _divides_stream(base: TrainingWorkload, framework: Framework) -> bool:
@@ -303,7 +325,9 @@ def _zero_stages(
     return choices.zero_stages or possible
 
 
-def _widest(plan: Plan, choices: Choices, floors: Floors, need: Need, usable_bytes: int) -> Plan:
+def _widest(
+    plan: Plan, bases: Bases, choices: Choices, floors: Floors, need: Need, usable_bytes: int
+) -> Plan:
     """Return the plan with the largest micro-batch that fits and keeps the global batch. In a
     pipeline it stays: fewer micro-batches wait more."""
     if choices.micro_batch_sizes or plan.workload.pipeline_parallel > 1:
@@ -314,7 +338,8 @@ def _widest(plan: Plan, choices: Choices, floors: Floors, need: Need, usable_byt
         and choices.global_batch_size % (plan.workload.data_parallel * size) == 0
     ):
         batches = choices.global_batch_size // (plan.workload.data_parallel * size)
-        wider = replace(plan.workload, micro_batch_size=size, micro_batches=batches)
+        base = bases(plan.workload.framework, plan.workload.gpus)
+        wider = _in_batches(plan.workload, base, size, batches)
         if floors.need(wider, floors.states(wider), usable_bytes) > usable_bytes:
             break
         demand = need(wider)

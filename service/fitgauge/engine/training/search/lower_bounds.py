@@ -1,7 +1,7 @@
 """What a GPU of a layout holds at the least: bounds by a few divisions, so that a search passes
 over most of what cannot fit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -32,6 +32,10 @@ from fitgauge.engine.training.states.sharding import (
     to_rank,
 )
 from fitgauge.engine.training.workload import Checkpointing, Framework, Schedule, TrainingWorkload
+
+Bases = Callable[[Framework, int], TrainingWorkload]
+"""The settings that all layouts under a framework share on so many GPUs: a tool and a trainer's
+script take others under another, and on one GPU."""
 
 _ROUNDED = 0.99
 """What rounding may take of a rank's part: experts are sent whole tokens, and sizes that do not
@@ -72,11 +76,18 @@ class StatesFloor(NamedTuple):
     """Layers of the first stage."""
 
 
+def for_all(base: TrainingWorkload) -> Bases:
+    """Return the same settings for every framework and number of GPUs."""
+    return lambda framework, count: base
+
+
 class _Layer(NamedTuple):
     """What a layer holds depends on, besides the ranks that divide it."""
 
     framework: Framework
     """Training framework."""
+    several: bool
+    """Whether there are several GPUs."""
     checkpointing: Checkpointing
     """Which activations are recomputed."""
     micro_batch_size: int
@@ -109,18 +120,18 @@ class _Ranks(NamedTuple):
 
 
 class Floors:
-    """The floors of one model under the settings of `base`, on any degrees."""
+    """The floors of one model under the settings of `bases`, on any degrees."""
 
     def __init__(
-        self, spec: ModelSpec, base: TrainingWorkload, profile: TrainingProfile | None = None
+        self, spec: ModelSpec, bases: Bases, profile: TrainingProfile | None = None
     ) -> None:
         """`profile`: of what a process holds besides tensors; None to leave that out."""
         self._spec = spec
-        self._base = base
+        self._bases = bases
         self._profile = profile
         self._outside: dict[bool, int] = {}
-        self._whole: dict[Framework, tuple[list[RankUnit], list[RankUnit]]] = {}
-        self._of_first: dict[tuple[Framework, int], tuple[_States, _States]] = {}
+        self._whole: dict[tuple[Framework, bool], tuple[list[RankUnit], list[RankUnit]]] = {}
+        self._of_first: dict[tuple[Framework, bool, int], tuple[_States, _States]] = {}
         self._traced: dict[_Layer, dict[_Ranks, ModelSegments]] = {}
         self._groups: dict[tuple[int, int, int], _Gathered] = {}
         self._passes: dict[tuple[_Layer, _Ranks, int, bool], Passes] = {}
@@ -131,10 +142,10 @@ class Floors:
         no less than either."""
         count = max(1, self._spec.layers)
         layers = stage_layers(count, layout)[0]
-        first = self._divided(layout, *self._held(layout.framework, layers))
+        first = self._divided(layout, *self._held(layout, layers))
         if layout.pipeline_parallel == 1:
             return StatesFloor(self._with_process(first, layout), first, layers)
-        whole = self._divided(layout, *self._held(layout.framework, range(count)))
+        whole = self._divided(layout, *self._held(layout, range(count)))
         most = max(first, whole / layout.pipeline_parallel)
         return StatesFloor(self._with_process(most, layout), first, layers)
 
@@ -165,6 +176,7 @@ class Floors:
         another tape bounds it too, and a closer bound than `enough` takes a tape of its own."""
         layer = _Layer(
             workload.framework,
+            workload.gpus > 1,
             workload.activation_checkpointing,
             workload.micro_batch_size,
             workload.expert_ways != workload.tensor_parallel,
@@ -264,18 +276,20 @@ class Floors:
             routed, layout, expert_ways, max(1, ranks * ways // expert_ways)
         )
 
-    def _held(self, framework: Framework, layers: range) -> tuple[_States, _States]:
+    def _held(self, layout: TrainingWorkload, layers: range) -> tuple[_States, _States]:
         """Return what all have and what experts have of the first stage, which has these layers,
         before anything is divided."""
-        key = (framework, layers.stop)
-        if framework not in self._whole:
-            alone = replace(self._base, framework=framework, zero_stage=3)
-            self._whole[framework] = _whole(self._spec, alone)
+        framework, gpus = layout.framework, layout.gpus
+        settings = (framework, gpus > 1)
+        key = (*settings, layers.stop)
+        if settings not in self._whole:
+            alone = replace(self._bases(framework, gpus), framework=framework, zero_stage=3)
+            self._whole[settings] = _whole(self._spec, alone)
         if key not in self._of_first:
             last = layers.stop == max(1, self._spec.layers)
             shared, routed = (
                 stage_units(slices, layers, first=True, last=last)
-                for slices in self._whole[framework]
+                for slices in self._whole[settings]
             )
             self._of_first[key] = _summed(shared), _summed(routed)
         return self._of_first[key]

@@ -7,6 +7,8 @@ from functools import cache
 import pytest
 from hypothesis import settings
 
+from fitgauge.garbage import collect_rarely
+
 settings.register_profile("untimed", deadline=None)  # a loaded machine is no failure
 settings.load_profile("untimed")
 
@@ -18,3 +20,8 @@ def certificates_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         yield
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage as rarely as the service does: it was an eighth of what tests compute."""
+    collect_rarely()

@@ -1,18 +1,17 @@
 """`fitgauge check MODEL` and `train-check MODEL` ask about the machine they run on."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from fitgauge.catalog.catalog import bundled
+from fitgauge.cli import main
 from fitgauge.engine.quantity import GIB
 from fitgauge.machine import Machine, MachineGpu, machine_question, this_machine
 
-COMMAND = str(Path(sys.executable).with_name("fitgauge"))
 CATALOG = bundled()
 
 
@@ -28,12 +27,9 @@ def tool(no_gpu_tools: Path):
     return write
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the installed command, without the Hub."""
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(
-        [COMMAND, *arguments], capture_output=True, text=True, env=environment, check=False
-    )
+def run(*arguments: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(main, arguments)
 
 
 def understood(*arguments: str) -> dict[str, object]:
@@ -70,15 +66,15 @@ def test_the_machine_is_left_alone_on_request(tool, command) -> None:
     without = run(command, "Qwen/Qwen3-8B").stdout
     tool("nvidia-smi", "NVIDIA GeForce RTX 4090, 24564, 0\n")
     result = run(command, "Qwen/Qwen3-8B", "--no-machine")
-    assert (result.returncode, result.stdout) == (0, without)
+    assert (result.exit_code, result.stdout) == (0, without)
     assert run(command, "Qwen/Qwen3-8B").stdout != without
 
 
 def test_memory_in_use_changes_the_verdict(tool) -> None:
     tool("nvidia-smi", "NVIDIA GeForce RTX 4090, 24564, 15\n")
-    assert run("check", "Qwen/Qwen3-8B").returncode == 0
+    assert run("check", "Qwen/Qwen3-8B").exit_code == 0
     tool("nvidia-smi", "NVIDIA GeForce RTX 4090, 24564, 16384\n")
-    assert run("check", "Qwen/Qwen3-8B").returncode == 1
+    assert run("check", "Qwen/Qwen3-8B").exit_code == 1
 
 
 def test_gpus_of_several_kinds_are_asked_about_together_where_an_engine_divides_layers(
@@ -91,7 +87,7 @@ def test_gpus_of_several_kinds_are_asked_about_together_where_an_engine_divides_
     taken = understood("check", "Qwen/Qwen3-8B")
     assert (taken["gpu_count"], taken["engine"]) == (2, "llama.cpp")
     assert understood("check", "Qwen/Qwen3-8B", "--engine", "ollama")["engine"] == "ollama"
-    assert run("check", "Qwen/Qwen3-8B", "--engine", "vllm").returncode == 2
+    assert run("check", "Qwen/Qwen3-8B", "--engine", "vllm").exit_code == 2
 
 
 def test_training_runs_on_the_kind_with_the_most_memory(tool) -> None:

@@ -46,14 +46,27 @@ def test_a_row_says_what_check_fit_says_and_what_is_left_out_does_not_fit(models
             assert name not in listed
 
 
+@pytest.fixture(scope="module")
+def with_bounds():
+    return ModelsForGpu(load_engines(), SNAPSHOT)
+
+
+@pytest.fixture(scope="module")
+def without_bounds():
+    """Provide a service that remembers nothing of the bounds."""
+    return ModelsForGpu(load_engines(), SNAPSHOT)
+
+
 @pytest.mark.parametrize("gpu", ["RTX 4090", "2x RTX 3060", "MI300X", "8GB"])
 @pytest.mark.parametrize("fields", [{}, {"settings": "defaults", "concurrency": 8}])
-def test_the_bound_of_memory_leaves_out_nothing_that_would_be_listed(monkeypatch, gpu, fields):
+def test_the_bound_of_memory_leaves_out_nothing_that_would_be_listed(
+    monkeypatch, with_bounds, without_bounds, gpu, fields
+):
     request = ModelsForGpuRequest(gpu=gpu, search="b", context_length=8192, limit=1000, **fields)
-    bounded = ModelsForGpu(load_engines(), SNAPSHOT).answer(request, bundled().find(gpu))
+    bounded = with_bounds.answer(request, bundled().find(gpu))
     bounds = []
     monkeypatch.setattr(Floors, "of_listed", lambda *_: bounds.append(0) or 0)
-    assert ModelsForGpu(load_engines(), SNAPSHOT).answer(request, bundled().find(gpu)) == bounded
+    assert without_bounds.answer(request, bundled().find(gpu)) == bounded
     assert len(bounds) > len(bounded.items) > 0
 
 

@@ -3,6 +3,7 @@
 SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
+unexport PYTHONDONTWRITEBYTECODE  # what pytest makes of a test is kept for the next run
 MODEL ?= Qwen/Qwen3-32B
 GPU ?= RTX 4090
 EXAMPLES ?= 2000

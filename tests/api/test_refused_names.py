@@ -19,7 +19,8 @@ from refusals import refused
         ({"engine": "nothing"}, "engine", "vllm"),
         ({"engine_version": "newest"}, "engine_version", "0."),
         ({"kv_cache_dtype": "int3"}, "kv_cache_dtype", "fp8"),
-        ({"quantization": "nothing"}, "quantization", "awq"),
+        ({"quantization": "nothing"}, "quantization", "bf16"),
+        ({"quantization": "xyzzy"}, "quantization", "awq"),
         ({"engine": "\x00"}, "engine", "vllm"),
     ],
 )

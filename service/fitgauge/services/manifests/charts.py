@@ -15,7 +15,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.manifests.containers import Container
 from fitgauge.services.manifests.dynamo import dynamo_graph
 from fitgauge.services.manifests.kserve import inference_service, llm_inference_service
-from fitgauge.services.manifests.nim import nim_service
+from fitgauge.services.manifests.nim import nim_pipeline, nim_service
 from fitgauge.services.manifests.operators import (
     kaito_inference_set,
     kaito_workspace,
@@ -56,6 +56,7 @@ _KINDS: Mapping[str, Callable[[Block, References], Iterator[Container]]] = {
     "LLMInferenceService": llm_inference_service,
     "DynamoGraphDeployment": dynamo_graph,
     "NIMService": nim_service,
+    "NIMPipeline": nim_pipeline,
     "Model": kubeai_model,
     "Workspace": kaito_workspace,
     "InferenceSet": kaito_inference_set,
@@ -79,7 +80,22 @@ def chart_containers(document: Block, named: References) -> Iterator[Container] 
     if "modelArtifacts" in document:
         return _model_service(document)
     named_after = next((name for name in ENGINES if "models" in block_at(document, name)), None)
-    return _pulled_models(document, named_after) if named_after else None
+    if named_after:
+        return _pulled_models(document, named_after)
+    repository = text_at(document, "image", "repository")
+    return _plain_chart(document, repository) if repository is not None else None
+
+
+def _plain_chart(document: Block, repository: Text) -> Iterator[Container]:
+    """Yield the container of the values that a chart without a shape of its own fills in, as that
+    of vLLM's examples/online_serving/chart-helm does."""
+    image = block_at(document, "image")
+    name = ":".join(filter(None, (repository, text_at(image, "tag"))))
+    own = Block({**document, "image": text_of(name, repository.line)})
+    if command := items_at(image, "command"):
+        own["command"] = Items(command)
+    own.line = repository.line
+    yield container_of(own, document, "values")
 
 
 def _production_stack(document: Block) -> Iterator[Container]:

@@ -4,7 +4,7 @@ Source: NVIDIA's docs of NIM for LLMs, Environment Variables (2.x images run vLL
 NIM_MODEL_PATH, NIM_TENSOR_PARALLEL_SIZE, NIM_MAX_MODEL_LEN, NIM_PASSTHROUGH_ARGS), Configure Your
 NIM (1.12: profiles of TensorRT-LLM, vLLM and SGLang; NIM_MODEL_NAME, NIM_KVCACHE_PERCENT);
 NVIDIA/k8s-nim-operator NIMService (spec.image.repository, spec.resources,
-spec.storage.nimCache), NIMCache (spec.source.hf)."""
+spec.storage.nimCache), NIMPipeline (spec.services), NIMCache (spec.source.hf)."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.services.manifests.containers import Container, Note, words
 from fitgauge.services.manifests.references import References
 from fitgauge.services.manifests.workloads import environment_of, owner_of
-from fitgauge.services.manifests.yaml_text import Block, block_at, text_at, text_of
+from fitgauge.services.manifests.yaml_text import Block, block_at, blocks_at, text_at, text_of
 
 _IMAGE = re.compile(r"(?:^|/)nim/(?P<owner>[\w.-]+)/(?P<name>[\w.-]+?)(?:[:@]|$)")
 _ANY_MODEL = ("llm-nim", "model-free-nim", *ENGINES)
@@ -53,6 +53,14 @@ def nim_service(document: Block, named: References) -> Iterator[Container]:
         resources=block_at(spec, "resources"),
         pod=spec,
     )
+
+
+def nim_pipeline(document: Block, named: References) -> Iterator[Container]:
+    """Yield the containers of the services of a NIMPipeline that it starts."""
+    for service in blocks_at(document, "spec", "services"):
+        owner = Block({"kind": text_at(document, "kind"), "metadata": service})
+        if text_at(service, "enabled") != "false":
+            yield from nim_service(Block({**owner, "spec": block_at(service, "spec")}), named)
 
 
 def as_engine(container: Container) -> Container | None:

@@ -2,13 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.manifests import references
 from fitgauge.services.manifests.charts import chart_containers
 from fitgauge.services.manifests.compose import compose_containers, is_compose
 from fitgauge.services.manifests.containers import Container, Note, words
+from fitgauge.services.manifests.jobs import (
+    command_container,
+    is_task,
+    job_containers,
+    task_container,
+)
 from fitgauge.services.manifests.nim import as_engine
 from fitgauge.services.manifests.references import References
 from fitgauge.services.manifests.workloads import containers
@@ -22,10 +28,6 @@ from fitgauge.services.manifests.yaml_text import (
 )
 
 _TEMPLATE = "{{"
-_RUN_IMAGES = frozenset({"docker", "nerdctl", "podman"})
-_IMAGES = tuple(
-    image for row in ENGINES.values() if row.container_start for image in row.container_start.images
-)
 _MARKS = frozenset(
     word
     for row in ENGINES.values()
@@ -37,7 +39,7 @@ _MARKS = frozenset(
 ) | {
     "servingEngineSpec", "modelArtifacts", "llm_configs", "prefill_config", "InferenceService",
     "kubeai.org", "kaito.sh", "VLLMRuntime", "/gpu", "nvidia.com/", "/gaudi", "resourceClaims",
-    *references.MARKS,
+    "#SBATCH", *references.MARKS,
 }  # fmt: skip
 """What a manifest that starts a server, asks for GPUs or is named by one holds, so that most files
 need not be read."""
@@ -80,6 +82,9 @@ def read_manifests(texts: Sequence[str]) -> list[Manifest]:
 def _parsed(text: str) -> _Parsed:
     if not any(mark in text for mark in _MARKS):
         return _Parsed()
+    started = job_containers(text)
+    if started is not None:
+        return _Parsed(unread=Manifest(tuple(started)))
     try:
         nodes = documents(text)
         return _Parsed(nodes, references.references(nodes))
@@ -106,36 +111,16 @@ def _manifest(parsed: _Parsed, others: References | None) -> Manifest:
     return Manifest(every, named.claims, named.storage)
 
 
-def _command(line: list[Text], number: int) -> Container:
-    """Return a command line as a container: its program, or the image that it runs (`docker run
-    OPTIONS IMAGE ARGUMENTS`)."""
-    container = Container(
-        name="command",
-        line=number,
-        command=line,
-        resources=Block(),
-        pod=Block(),
-        shared_memory=Text("unknown"),
-    )
-    runs = next((at for at, word in enumerate(line) if word in ("run", "create")), None)
-    if not line or runs is None or line[0].rpartition("/")[2] not in _RUN_IMAGES:
-        return container
-    for at in range(runs + 1, len(line)):
-        if any(image in line[at] for image in _IMAGES) and not line[at].startswith("-"):
-            return structs.replace(
-                container, image=line[at], command=None, arguments=line[at + 1 :]
-            )
-    return container
-
-
 def _containers(node: Node, named: References) -> Iterator[Container]:
     if isinstance(node, Text):  # the command line alone, as `ps -o args=` shows a pod's
-        yield _command(words(text_of(node.replace("\\ ", " "), node.line)), node.line)
+        yield command_container(words(text_of(node.replace("\\ ", " "), node.line)), node.line)
     if not isinstance(node, Block):
         return
     charted = chart_containers(node, named)
     if charted is not None:
         yield from charted
+    elif is_task(node):
+        yield task_container(node)
     elif is_compose(node):
         yield from compose_containers(node)
     else:

@@ -1,0 +1,158 @@
+"""Servers that a job, a script or a unit starts: SkyPilot's tasks, batch scripts of Slurm, units of
+systemd, containers of Podman's Quadlet, and a command line alone.
+
+Source: skypilot-org/skypilot docs/source/reference/yaml-spec.rst (resources.accelerators, envs,
+run), docs/source/running-jobs/environment-variables.rst (SKYPILOT_NUM_GPUS_PER_NODE), its catalogs
+(A100 is the one of 40 GB); Slurm's sbatch (--gres and --gpus-per-node count the GPUs of a node);
+systemd.service and podman-systemd.unit."""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.manifests.command_line import commands
+from fitgauge.services.manifests.containers import Container, words
+from fitgauge.services.manifests.yaml_text import (
+    Block,
+    Items,
+    Node,
+    Text,
+    block_at,
+    items_at,
+    text_at,
+    text_of,
+)
+
+_RUN_IMAGES = frozenset({"docker", "nerdctl", "podman"})
+_IMAGES = tuple(
+    image for row in ENGINES.values() if row.container_start for image in row.container_start.images
+)
+_SCRIPT = re.compile(r"#!|#SBATCH\b")
+_SBATCH = re.compile(
+    r"#SBATCH\s+(?:--gres|--gpus-per-node|--gpus-per-task|(?P<total>--gpus|-G))[=\s]\s*(?:gpu:)?"
+    r"(?:(?P<gpu>[A-Za-z][\w.-]{0,60}):)?(?P<count>\d{1,4})"
+)
+_SBATCH_NODES = re.compile(r"#SBATCH\s+(?:--nodes|-N)[=\s]\s*(?P<nodes>\d{1,4})")
+_SECTION = re.compile(r"^\[(?:Service|Container)\]\s*$", re.MULTILINE)
+_SETTING = re.compile(r"(?P<key>ExecStart|Exec|Image|Environment)\s*=\s*(?P<value>.*)")
+_ACCELERATOR = re.compile(r"(?P<gpu>[\w.-]{1,60})(?:\s*:\s*(?P<count>\d{1,4}))?")
+_SKYPILOT_NAMES = {"A100": "A100 40GB"}
+_SKYPILOT_COUNT = "SKYPILOT_NUM_GPUS_PER_NODE"
+
+
+def job_containers(text: str) -> list[Container] | None:
+    """Return the containers of a script or a unit; None of any other text."""
+    if _SCRIPT.match(text):
+        return list(_script(text))
+    return [_unit(text)] if _SECTION.search(text) else None
+
+
+def _script(text: str) -> Iterator[Container]:
+    """Yield a script as one container, and each container that it runs."""
+    gpus, nodes = _SBATCH.search(text), _SBATCH_NODES.search(text)
+    whole = structs.replace(
+        command_container([text_of("sh", 1), text_of("-c", 1), text_of(text, 0)], 1),
+        name="script",
+        gpu=_at(text, gpus, "gpu"),
+        gpu_count=int(gpus["count"]) if gpus else None,
+        group_size=int(nodes["nodes"]) if nodes and not (gpus and gpus["total"]) else 1,
+    )
+    yield whole
+    for line in commands(whole):
+        inner = command_container(line, line[0].line if line else 1)
+        if inner.command is None:
+            yield structs.replace(
+                inner, gpu=whole.gpu, gpu_count=whole.gpu_count, group_size=whole.group_size
+            )
+
+
+def _at(text: str, match: re.Match[str] | None, name: str) -> Text | None:
+    if match is None or match[name] is None:
+        return None
+    return text_of(match[name], text.count("\n", 0, match.start()) + 1)
+
+
+def _unit(text: str) -> Container:
+    """Return what a unit starts: its command, or the arguments of its image."""
+    container, continues, key = command_container([], 1), False, ""
+    settings: dict[str, list[Text]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        match = None if continues else _SETTING.match(line.strip())
+        key = match["key"] if match else key if continues else ""
+        value = (match["value"] if match else line).rstrip("\\")
+        continues = line.rstrip().endswith("\\")
+        if key:
+            settings.setdefault(key, []).extend(words(text_of(value, number)))
+    pairs = [(word.partition("="), word.line) for word in settings.get("Environment", [])]
+    environment = {name: text_of(value, line) for (name, _, value), line in pairs}
+    if "Image" in settings:
+        container.image, container.command = settings["Image"][0], None
+        container.arguments = settings.get("Exec", [])
+    else:
+        started = settings.get("ExecStart", [])
+        container = command_container(started, started[0].line if started else 1)
+    return structs.replace(container, name="unit", environment=environment)
+
+
+def command_container(line: list[Text], number: int) -> Container:
+    """Return a command line as a container: its program, or the image that it runs (`docker run
+    OPTIONS IMAGE ARGUMENTS`)."""
+    container = Container(
+        name="command",
+        line=number,
+        command=line,
+        resources=Block(),
+        pod=Block(),
+        shared_memory=Text("unknown"),
+    )
+    runs = next((at for at, word in enumerate(line) if word in ("run", "create")), None)
+    if runs is None or not any(word.rpartition("/")[2] in _RUN_IMAGES for word in line[:runs]):
+        return container
+    for at in range(runs + 1, len(line)):
+        if any(image in line[at] for image in _IMAGES) and not line[at].startswith("-"):
+            return structs.replace(
+                container, image=line[at], command=None, arguments=line[at + 1 :]
+            )
+    return container
+
+
+def is_task(document: Block) -> bool:
+    """Return whether a document is a task of SkyPilot."""
+    return isinstance(document.get("run"), Text) and "accelerators" in block_at(
+        document, "resources"
+    )
+
+
+def task_container(document: Block) -> Container:
+    """Return what a task of SkyPilot runs."""
+    script = text_at(document, "run") or Text()
+    gpu, count = _accelerator(block_at(document, "resources").get("accelerators"))
+    nodes = text_at(document, "num_nodes") or ""
+    set_by = {**block_at(document, "envs"), _SKYPILOT_COUNT: text_of(str(count), script.line)}
+    container = command_container([text_of("sh", script.line), text_of("-c", script.line)], 1)
+    return structs.replace(
+        container,
+        name="/".join(filter(None, ("task", text_at(document, "name")))),
+        line=script.line,
+        arguments=[script],
+        environment={name: value for name, value in set_by.items() if isinstance(value, Text)},
+        gpu=gpu,
+        gpu_count=count,
+        group_size=int(nodes) if nodes.isdigit() else 1,
+    )
+
+
+def _accelerator(node: Node) -> tuple[Text | None, int]:
+    """Return the first GPU that a task accepts, and how many: `L4:2`, `{A100-80GB: 4}`, a list."""
+    if isinstance(node, Items):
+        node = next(iter(items_at(Block({"all": node}), "all")), None)
+    if isinstance(node, Block):
+        name, count = next(iter(node.items()), ("", None))
+        node = text_of(f"{name}:{count}" if isinstance(count, Text) else name, node.line)
+    match = _ACCELERATOR.fullmatch(node) if isinstance(node, Text) else None
+    if match is None or not isinstance(node, Text):
+        return None, 1
+    name = _SKYPILOT_NAMES.get(match["gpu"], match["gpu"])
+    return text_of(name, node.line), int(match["count"] or 1)

@@ -1,0 +1,116 @@
+"""Servers that jobs, scripts and units start: their GPUs, models and lines."""
+
+import pytest
+
+SBATCH = """#!/bin/bash
+#SBATCH --nodes={NODES}
+#SBATCH --{GPUS}
+module load cuda
+export LENGTH=16384
+srun vllm serve Qwen/Qwen3-8B --max-model-len $LENGTH --tensor-parallel-size {COUNT}
+"""
+SKYPILOT = """name: chat
+resources: {{accelerators: {GPUS}, cloud: gcp}}
+envs: {{MODEL: Qwen/Qwen3-8B}}
+run: |
+  vllm serve $MODEL --tensor-parallel-size $SKYPILOT_NUM_GPUS_PER_NODE --max-model-len 8192
+"""
+UNIT = """[Service]
+Environment=HF_HOME=/data LENGTH=4096
+ExecStart=-/usr/local/bin/llama-server -hf bartowski/Qwen2.5-32B-Instruct-GGUF:Q4_K_M \\
+    -c $LENGTH -ngl 99
+"""
+QUADLET = """[Container]
+Image=docker.io/vllm/vllm-openai:v0.11.0
+Exec=--model openai/gpt-oss-20b --max-model-len 32768
+"""
+PIPELINE = """kind: NIMPipeline
+spec:
+  services:
+  - name: chat
+    spec:
+      image: {repository: nvcr.io/nim/meta/llama-3.1-8b-instruct, tag: 1.3.3}
+      resources: {limits: {nvidia.com/gpu: 1}}
+      nodeSelector: {nvidia.com/gpu.product: NVIDIA-A10}
+      env: [{name: NIM_MAX_MODEL_LEN, value: "16384"}]
+  - name: other
+    enabled: false
+    spec: {image: {repository: nvcr.io/nim/meta/llama-3.1-8b-instruct}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "count"),
+    [("gres=gpu:h100:2", 1, 2), ("gpus-per-node=h100:2", 2, 4), ("gpus=h100:4", 2, 4)],
+)
+def test_a_batch_script_counts_its_gpus(check, gpus, nodes, count):
+    (server,) = check(SBATCH.format(GPUS=gpus, NODES=nodes, COUNT=count)).servers
+    assert (server.gpu, server.gpu_count, server.line) == ("H100 SXM", count, 6)
+    assert server.request["context_length"] == 16384
+
+
+def test_a_batch_script_without_a_gpus_name_takes_the_callers(check):
+    text = SBATCH.format(GPUS="gres=gpu:2", NODES=1, COUNT=2)
+    (server,) = check(text, gpu="L40S").servers
+    assert (server.gpu, server.gpu_count) == ("L40S", 2)
+    assert "--gpu" in check(text).summary
+
+
+def test_a_script_starts_containers_with_its_gpus(check):
+    text = (
+        "#!/bin/sh\n#SBATCH --gres=gpu:l4:1\n"
+        "docker run --gpus all vllm/vllm-openai:v0.11.0 --model Qwen/Qwen3-8B\n"
+    )
+    (server,) = check(text).servers
+    assert (server.request["model"], server.gpu, server.line) == ("Qwen/Qwen3-8B", "L4", 3)
+
+
+def test_a_script_that_trains_starts_no_server(check):
+    answer = check("#!/bin/sh\n#SBATCH --gres=gpu:a100:8\nsrun torchrun train.py\n")
+    assert (answer.servers, answer.others[0].name) == ([], "script")
+
+
+@pytest.mark.parametrize(
+    ("written", "gpu", "count"),
+    [
+        ("A100-80GB:4", "A100 80GB SXM", 4),
+        ("{L4: 2}", "L4", 2),
+        ("[A100, H100]", "A100 40GB SXM", 1),
+    ],
+)
+def test_a_task_of_skypilot_names_its_accelerators(check, written, gpu, count):
+    (server,) = check(SKYPILOT.format(GPUS=written)).servers
+    assert (server.name, server.request["model"]) == ("task/chat", "Qwen/Qwen3-8B")
+    assert (server.gpu, server.gpu_count) == (gpu, count)
+    assert server.request.get("tensor_parallel", 1) == count
+
+
+def test_a_unit_starts_its_command_with_its_variables(check):
+    (server,) = check(UNIT, gpu="RTX 4090").servers
+    assert (server.verdict, server.line) == ("fits", 3)
+    assert server.request["context_length"] == 4096
+    assert "Q4_K_M" in check(UNIT).summary
+
+
+def test_a_unit_of_podman_starts_its_image(check):
+    (server,) = check(QUADLET, gpu="L4").servers
+    assert (server.request["model"], server.request["context_length"]) == (
+        "openai/gpt-oss-20b",
+        32768,
+    )
+
+
+def test_a_pipeline_of_nim_holds_services(check):
+    (server,) = check(PIPELINE).servers
+    assert (server.name, server.gpu) == ("NIMPipeline/chat", "A10")
+    assert server.request["context_length"] == 16384
+
+
+def test_values_of_a_plain_chart_are_a_container(check):
+    text = """image: {repository: vllm/vllm-openai, tag: v0.11.0, command: [vllm, serve, "7b"]}
+resources: {limits: {nvidia.com/gpu: 1}}
+nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}
+"""
+    (server,) = check(text, model="Qwen/Qwen3-8B").servers
+    assert (server.gpu, server.request["engine_version"]) == ("L4", "0.11.0")
+    assert check("image: {repository: postgres, command: [vllm-metrics]}\n").servers == []

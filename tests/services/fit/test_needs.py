@@ -21,6 +21,11 @@ def test_it_has_no_verdict_and_nothing_of_a_gpu(answer):
     assert "gpu" not in answer.understood_as
 
 
+def test_a_repository_of_gguf_files_is_named_by_the_type_of_its_file(check_fit):
+    file = "bartowski/Qwen2.5-32B-Instruct-GGUF:Q4_K_M"
+    assert check_fit(model=file, engine="llama.cpp").needs[0].name == "Q4_K_M"
+
+
 def test_the_needs_shrink_with_the_format(answer):
     by_name = {need.name: need for need in answer.needs}
     assert next(iter(by_name)) == "bf16"

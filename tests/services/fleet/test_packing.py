@@ -45,6 +45,23 @@ def best(demanded, pools, objective):
     return min(outcomes)
 
 
+@pytest.mark.parametrize(
+    ("entry", "available", "per_machine"),
+    [
+        (GpuEntry(gpu="2x p5.48xlarge"), 16, 8),
+        (GpuEntry(gpu="g6e.12xlarge", count=3), 12, 4),
+        (GpuEntry(gpu="2x H100", count=3), 3, 8),
+    ],
+)
+def test_machines_of_a_cloud_are_counted_and_paid_by_their_gpus(entry, available, per_machine):
+    read = pool_of(entry, bundled())
+    assert (read.available, read.per_machine) == (available, per_machine)
+    offer = next(iter(bundled().offers.named(entry.gpu.removeprefix("2x "))), None)
+    if offer is not None:
+        assert read.name == f"{read.accelerator.name} ({entry.gpu})"
+        assert read.usd_per_hour * per_machine == pytest.approx(offer.usd_per_hour_low)
+
+
 CASES = [
     ([Demanded("a", 2, {"x": 2, "y": 1}), Demanded("b", 1, {"x": 4})], [pool("x"), pool("y")]),
     (

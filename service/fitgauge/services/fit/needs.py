@@ -23,6 +23,7 @@ from fitgauge.services.common.readings import size_readings
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.smallest import gpus_in_words, sizes_in_words
 from fitgauge.services.common.unsupported import sentence
+from fitgauge.services.common.weight_cache import read_scheme
 from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator
@@ -218,7 +219,7 @@ def _name(checked: FitEstimate, quantization: str | None) -> str:
         return quantization
     model = checked.query.model
     if model.is_quantized:
-        return checked.prepared.scheme.name
+        return read_scheme(model, checked.prepared.scheme).name
     return model.spec.dtype.lower()
 
 

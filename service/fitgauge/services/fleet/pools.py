@@ -21,6 +21,8 @@ class Pool(NamedTuple):
 
     name: str
     """What rows call them."""
+    title: str
+    """What the file calls them."""
     accelerator: Accelerator
     """The GPU."""
     available: int | None
@@ -58,20 +60,27 @@ def kind(name: str) -> str:
 
 
 def pool_of(entry: GpuEntry, catalog: Catalog) -> Pool:
-    """Return the GPUs of an entry. Raises UnknownAcceleratorError."""
+    """Return the GPUs of an entry; those of so many machines where it names one of a cloud. Raises
+    UnknownAcceleratorError."""
     match = catalog.find(entry.gpu)
     accelerator = match.accelerator
+    offer = next(iter(catalog.offers.named(kind(entry.gpu))), None)
     is_counted = match.count > 1 or _ONE.match(entry.gpu)
     count = entry.count or (match.count if is_counted else None)
+    if entry.count and offer:
+        count = entry.count * offer.count
     if match.quota is not None:
         count = match.quota if count is None else min(count, match.quota)
-    per_machine = entry.per_machine or node_size(accelerator, None)
+    per_machine = entry.per_machine or (offer.count if offer else node_size(accelerator, None))
     usd_per_hour, as_of = entry.usd_per_hour, None
-    if usd_per_hour is None and (price := catalog.offers.card_hour(accelerator.id)) is not None:
+    if usd_per_hour is None and offer and offer.usd_per_hour_low is not None:
+        usd_per_hour, as_of = offer.usd_per_hour_low / offer.count, offer.as_of
+    elif usd_per_hour is None and (price := catalog.offers.card_hour(accelerator.id)) is not None:
         usd_per_hour, as_of = price.usd_per_hour_low, price.as_of
     most = most_gpus(accelerator, MOST_PER_COPY)
     counts = _counts(per_machine, most if count is None else min(most, count))
-    return Pool(entry.title, accelerator, count, per_machine, usd_per_hour, as_of, counts)
+    name = f"{accelerator.name} ({entry.title})" if offer and not entry.name else entry.title
+    return Pool(name, entry.title, accelerator, count, per_machine, usd_per_hour, as_of, counts)
 
 
 def _counts(per_machine: int, most: int) -> tuple[int, ...]:

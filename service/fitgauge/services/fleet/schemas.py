@@ -53,7 +53,8 @@ class GpuEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     name: Name | None = None
     """What rows call them; the GPU where it is left out."""
     count: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    """How many there are; without bound where it is left out."""
+    """How many there are, machines where `gpu` names one of a cloud; without bound where it is left
+    out."""
     per_machine: Annotated[int, Meta(ge=1, le=1_024)] | None = None
     """GPUs of a machine; what is usual for the GPU where it is left out."""
     usd_per_hour: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None

@@ -81,7 +81,7 @@ class FleetQuestion(NamedTuple):
 
     def pools_of(self, entry: ModelEntry) -> list[Pool]:
         """Return the GPUs that a model may run on."""
-        return [pool for pool in self.pools if entry.gpus is None or pool.name in entry.gpus]
+        return [pool for pool in self.pools if entry.gpus is None or pool.title in entry.gpus]
 
     def loads_of(self, entry: ModelEntry) -> list[LoadEntry]:
         """Return the loads that a copy of a model must hold."""

@@ -211,6 +211,33 @@ def test_all_that_a_sentence_sets_is_asked(open_page, sentence, field, value):
     assert parse_qs(urlsplit(page.url).query)[field] == [value]
 
 
+@pytest.mark.parametrize(
+    "sentence, summary, heading",
+    [
+        ("Qwen3-8B or Qwen3-14B on a 4090?", "1 of 2 fit", "Qwen/Qwen3-8B · 1 × RTX 4090"),
+        ("plan full fine-tuning of qwen3-8b on 16 H100", "First plan", "16 × H100 SXM"),
+        ("cheapest gpu on aws for qwen3-8b", "cheapest", "Qwen/Qwen3-8B"),
+    ],
+)
+def test_what_the_page_does_not_draw_is_answered_in_a_sentence(
+    open_page, sentence, summary, heading
+):
+    page = open_page().answered()
+    page.fill("#sentence", sentence)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f".ask b:has-text('{summary}')")
+    page.wait_for_selector(f"h2:has-text('{heading}')")
+    assert page.locator(".problem").count() == 0
+
+
+def test_gpus_of_several_kinds_are_counted_by_their_name(open_page):
+    page = open_page(
+        "?model=Qwen%2FQwen3-8B&quantization=q4_k_m&gpu=RTX+4090+%2B+RTX+3090"
+    ).answered()
+    assert page.inner_text("h2").endswith("· RTX 4090 + RTX 3090")
+    assert "in all" not in page.inner_text(".figures")
+
+
 def test_a_table_that_comes_late_is_not_drawn_below_another_question(open_page):
     page = open_page().page  # its table is on its way
     page.fill("#sentence", "qlora of qwen3-8b on a 4090 with 4k sequences")

@@ -44,3 +44,8 @@ export function plain(message) {
     .replace(/ ?\b(?:GET|POST) \/v1\/[^.]*\./g, '')
     .replace(/(^|[.:;] )Send /g, '$1Use ');
 }
+
+/** Whether GPUs are of several kinds: their name says how many of each. */
+export function areUnlike(gpu) {
+  return gpu.name.includes(' + ');
+}

@@ -4,7 +4,8 @@ import {latest, post} from './api.js';
 
 const PAUSE_MS = 25;
 
-const FIELDS = {
+/** Fields that the page offers, by task. */
+export const FIELDS = {
   serving: ['model', 'gpu', 'gpu_count', 'engine', 'quantization', 'context_length', 'concurrency'],
   training: ['model', 'gpu', 'gpu_count', 'method', 'trainer', 'sequence_length', 'micro_batch_size'],
 };

@@ -2,10 +2,12 @@
 import {html, signal} from '../vendor.js';
 import {post} from '../api.js';
 import {plain} from '../format.js';
-import {replace} from '../state.js';
+import {FIELDS, replace} from '../state.js';
 import {named, t} from '../texts.js';
 
-const TASKS = {check_fit: 'serving', check_training_fit: 'training', recommend_gpus: 'serving'};
+const TASKS = {check_training_fit: 'training', plan_training: 'training'};
+/** What the page answers by itself; the answer to all else is shown in a sentence. */
+const CHECKS = new Set(['check_fit', 'check_training_fit']);
 
 const sentence = signal('');
 const reading = signal(null);
@@ -14,19 +16,21 @@ async function ask(event) {
   event.preventDefault();
   const result = await post('v1/ask', {question: sentence.value || t('ask.example')});
   reading.value = result.answer ?? {operation: null, problem: result.problem};
-  const understood = result.answer?.understood;
-  if (understood?.model) {
-    replace(TASKS[result.answer.operation] ?? 'serving', questionOf(understood));
-  }
+  const {operation, understood, answer} = result.answer ?? {};
+  if (answer?.plans?.length > 0) return replace('training', answer.plans[0].settings);
+  const fields = questionOf(understood ?? {});
+  const task = TASKS[operation] ?? 'serving';
+  const taken = ([name]) => CHECKS.has(operation) || FIELDS[task].includes(name);
+  return fields.model && replace(task, Object.fromEntries(Object.entries(fields).filter(taken)));
 }
 
-/** The fields of the page's one question, of several GPUs or engines the first; of disaggregated
- * serving the half that writes the answers. */
+/** The fields of the page's one question, of several models, GPUs or engines the first; of
+ * disaggregated serving the half that writes the answers. */
 function questionOf(understood) {
-  const {
-    gpus, engines, prefill_gpu: prefill, decode_gpu: decode, max_usd_per_hour: budget, flags,
-    ...fields
-  } = {...understood, ...understood.flags};
+  const {models, gpus, engines, prefill_gpu: prefill, decode_gpu: decode, flags, ...fields} = {
+    ...understood, ...understood.flags,
+  };
+  if (models) fields.model = models[0];
   if (gpus) fields.gpu = gpus[0];
   if (engines) fields.engine = engines[0];
   if (decode ?? prefill) {
@@ -43,10 +47,12 @@ function Reading() {
   if (!read.operation) return html`<p role="status">${read.reason ?? t('ask.off')}</p>`;
   const fields = Object.entries(read.understood).map(([name, value]) => `${named(name)} ${value}`);
   const missing = (read.missing ?? []).map((one) => one.field ?? one);
-  return html`<p role="status">
-    ${t('ask.read', {fields: fields.join(', ')})}
-    ${missing.length > 0 && html` ${t('ask.missing', {fields: missing.join(', ')})}`}
-  </p>`;
+  const summary = CHECKS.has(read.operation) ? null : read.answer?.summary;
+  return html`<div role="status">
+    <p>${t('ask.read', {fields: fields.join(', ')})}</p>
+    ${missing.length > 0 && html`<p>${t('ask.missing', {fields: missing.join(', ')})}</p>`}
+    ${summary && html`<p lang="en"><b>${summary}</b></p>`}
+  </div>`;
 }
 
 /** The box for a sentence. */

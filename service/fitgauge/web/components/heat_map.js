@@ -1,7 +1,7 @@
 // Where the wall is: a verdict for every context and number of requests at once.
 import {effect, html, signal} from '../vendor.js';
 import {latest, post} from '../api.js';
-import {tokens} from '../format.js';
+import {areUnlike, tokens} from '../format.js';
 import {doublings} from '../pictures.js';
 import {answer, change, longest, question, task} from '../state.js';
 import {t} from '../texts.js';
@@ -27,7 +27,7 @@ const fill = latest(async (request, cancel) => {
 /** The table's request, from what the answer understood; null where there is none, and where the
  * question sets what a table cannot: its cells would be of another launch. */
 function requestOf(shown) {
-  if (task.value !== 'serving' || !shown?.gpu || !shown.verdict) return null;
+  if (task.value !== 'serving' || !shown?.gpu || !shown.verdict || areUnlike(shown.gpu)) return null;
   if (Object.keys(question.value).some((name) => !SET.has(name))) return null;
   const understood = shown.understood_as;
   const {model, gpu, quantization, kv_cache_dtype: dtype} = question.value;

@@ -1,6 +1,6 @@
 // The first line: the verdict, how likely, and the figures it rests on.
 import {html} from '../vendor.js';
-import {gib, percent, tokens, whole} from '../format.js';
+import {areUnlike, gib, percent, tokens, whole} from '../format.js';
 import {request, task} from '../state.js';
 import {t} from '../texts.js';
 import {Figure} from './figure.js';
@@ -26,11 +26,11 @@ export function Verdict({answer}) {
   const count = gpu?.count ?? 1;
   return html`<div class=${`verdict ${verdict ?? 'needs'}`}>
     <h2><span class="chip">${t(`verdict.${verdict}`)}</span>
-      ${model.id}${gpu && html` · ${count} × ${gpu.name}`}</h2>
+      ${model.id}${gpu && html` · ${areUnlike(gpu) ? '' : `${count} × `}${gpu.name}`}</h2>
     ${perGpu && html`<p class="figures">
       <${Figure} path="per_gpu.required_bytes.expected" value=${need}>
         ${t('need', {need: gib(need), budget: gib(budget)})}</${Figure}>
-      ${count > 1 && html` · ${t('need.total', {count, need: gib(count * need)})}`}
+      ${count > 1 && !areUnlike(gpu) && html` · ${t('need.total', {count, need: gib(count * need)})}`}
       ${probability !== null && html` · <${Figure} path="fit_probability" value=${probability}>
         ${t('probability', {percent: percent(probability)})}</${Figure}>`}
     </p>`}

@@ -78,7 +78,9 @@ _PHASES: dict[TrainingPhase, re.Pattern[str]] = {
     "optimizer_step": re.compile(
         r"\b_optimizer_step\b|_take_model_step|torch/optim/|optimizer\.step\("
     ),
-    "loss": re.compile(r"\bloss_function\(|\bcross_entropy\(|\blogits\.float\(|\blm_head\("),
+    "loss": re.compile(
+        r"\bloss_function\(|\bcross_entropy(?:_loss)?\(|\blogits\.float\(|\blm_head\("
+    ),
 }
 """Calls in a traceback that tell what memory ran out for."""
 

@@ -76,6 +76,7 @@ def test_a_script_that_trains_starts_no_server(check):
         ("A100-80GB:4", "A100 80GB SXM", 4),
         ("{L4: 2}", "L4", 2),
         ("[A100, H100]", "A100 40GB SXM", 1),
+        ("null, any_of: [{accelerators: 'L40S:4'}, {accelerators: H100}]", "L40S", 4),
     ],
 )
 def test_a_task_of_skypilot_names_its_accelerators(check, written, gpu, count):

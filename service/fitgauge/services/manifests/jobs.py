@@ -20,7 +20,7 @@ from fitgauge.services.manifests.yaml_text import (
     Node,
     Text,
     block_at,
-    items_at,
+    blocks_at,
     text_at,
     text_of,
 )
@@ -120,15 +120,21 @@ def command_container(line: list[Text], number: int) -> Container:
 
 def is_task(document: Block) -> bool:
     """Return whether a document is a task of SkyPilot."""
-    return isinstance(document.get("run"), Text) and "accelerators" in block_at(
-        document, "resources"
-    )
+    return isinstance(document.get("run"), Text) and _accelerators(document) is not None
+
+
+def _accelerators(document: Block) -> Node:
+    """Return the GPUs that a task asks for: of the first of its alternatives."""
+    resources = block_at(document, "resources")
+    alternatives = (*blocks_at(resources, "any_of"), *blocks_at(resources, "ordered"))
+    named = (one.get("accelerators") for one in (resources, *alternatives))
+    return next((one for one in named if one is not None), None)
 
 
 def task_container(document: Block) -> Container:
     """Return what a task of SkyPilot runs."""
     script = text_at(document, "run") or Text()
-    gpu, count = _accelerator(block_at(document, "resources").get("accelerators"))
+    gpu, count = _accelerator(_accelerators(document))
     nodes = text_at(document, "num_nodes") or ""
     set_by = {**block_at(document, "envs"), _SKYPILOT_COUNT: text_of(str(count), script.line)}
     container = command_container([text_of("sh", script.line), text_of("-c", script.line)], 1)
@@ -147,7 +153,7 @@ def task_container(document: Block) -> Container:
 def _accelerator(node: Node) -> tuple[Text | None, int]:
     """Return the first GPU that a task accepts, and how many: `L4:2`, `{A100-80GB: 4}`, a list."""
     if isinstance(node, Items):
-        node = next(iter(items_at(Block({"all": node}), "all")), None)
+        node = next(iter(node), None)
     if isinstance(node, Block):
         name, count = next(iter(node.items()), ("", None))
         node = text_of(f"{name}:{count}" if isinstance(count, Text) else name, node.line)

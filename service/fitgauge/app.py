@@ -34,7 +34,7 @@ from fitgauge.api.conditions import conditions_of
 from fitgauge.api.controllers import CONTROLLERS
 from fitgauge.api.controllers.docs import DocsController
 from fitgauge.api.controllers.page import PageController
-from fitgauge.api.controllers.pictures import PicturesController
+from fitgauge.api.controllers.pictures import PICTURES
 from fitgauge.api.controllers.tools import ToolsController
 from fitgauge.api.dependencies import dependencies
 from fitgauge.api.gateway import Gateway
@@ -111,7 +111,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
             ToolsController,
             PageController,
             DocsController,
-            PicturesController,
+            *PICTURES,
             *_documents(settings, registry),
             *([mcp.handler()] if mcp else []),
             *(access.routes if access else ()),

@@ -5,9 +5,9 @@ from hashlib import sha256
 from typing import Any, TypeVar
 
 import msgspec
-from litestar import Controller, Request, Response, get, post
+from litestar import Request, Response, get, post
 from litestar.di import NamedDependency
-from litestar.params import JSONBody
+from litestar.handlers import HTTPRouteHandler
 
 from fitgauge.api.callers import while_connected
 from fitgauge.api.problems import RequestError
@@ -21,17 +21,18 @@ from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
 from fitgauge.services.facade import Services
-from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
+from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 _EXAMPLE = {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"}
 _SECONDS = 300
 """How long a link's picture may be shown again without asking."""
 
+_MODEL = {"model": "Qwen/Qwen3-32B"}
 _TABLE = {"models": "Qwen/Qwen3-32B", "gpus": "RTX 4090, H100"}
 
 _Request = TypeVar("_Request", FitRequest, TrainingRequest, CompareRequest, RecommendRequest)
-_Answer = TypeVar("_Answer", FitAnswer | TrainingAnswer, CompareAnswer, RecommendAnswer)
+_Answer = TypeVar("_Answer")
 
 
 class Style(msgspec.Struct, forbid_unknown_fields=False):
@@ -43,100 +44,28 @@ class Style(msgspec.Struct, forbid_unknown_fields=False):
     """Of its words."""
 
 
-class PicturesController(Controller):
-    """Answers as pictures: .svg and .png of fit, training-fit, compare and recommend."""
+def _picture(
+    name: str,
+    kind: type[_Request],
+    example: Mapping[str, str],
+    answered: Callable[[Services, _Request], Coroutine[Any, Any, _Answer]],
+    draw: Callable[[_Answer, Theme, Language], str],
+    **opt: int,
+) -> tuple[HTTPRouteHandler, HTTPRouteHandler]:
+    """Return what draws the answer to the question in a query, and to the one in a body."""
+    paths = [f"/v1/{name}.svg", f"/v1/{name}.png"]
 
-    include_in_schema = False
+    @get(paths, include_in_schema=False, opt=opt)
+    async def link(request: ApiRequest, services: NamedDependency[Services]) -> Response[bytes]:
+        return await _drawn(request, answered(services, _question(request, kind)), draw)
 
-    @get(["/v1/fit.svg", "/v1/fit.png"])
-    async def fit_link(
-        self, request: ApiRequest, services: NamedDependency[Services]
-    ) -> Response[bytes]:
-        """Draw the answer to the question in the query."""
-        question = _question(request, FitRequest)
-        return await _drawn(request, _fit(services, question), bar_svg)
+    body = {"body": BodyDecoder(kind, example)}
 
-    @post(
-        ["/v1/fit.svg", "/v1/fit.png"],
-        status_code=200,
-        opt={"body": BodyDecoder(FitRequest, _EXAMPLE)},
-    )
-    async def fit(
-        self, data: JSONBody[FitRequest], request: ApiRequest, services: NamedDependency[Services]
-    ) -> Response[bytes]:
-        """Draw the answer to a question."""
-        return await _drawn(request, _fit(services, data), bar_svg)
+    @post(paths, status_code=200, include_in_schema=False, opt={**opt, **body})
+    async def sent(request: ApiRequest, services: NamedDependency[Services]) -> Response[bytes]:
+        return await _drawn(request, answered(services, await request.json()), draw)
 
-    @get(["/v1/training-fit.svg", "/v1/training-fit.png"])
-    async def training_link(
-        self, request: ApiRequest, services: NamedDependency[Services]
-    ) -> Response[bytes]:
-        """Draw the answer to the question in the query."""
-        question = _question(request, TrainingRequest)
-        return await _drawn(request, _training(services, question), bar_svg)
-
-    @post(
-        ["/v1/training-fit.svg", "/v1/training-fit.png"],
-        status_code=200,
-        opt={"body": BodyDecoder(TrainingRequest, _EXAMPLE)},
-    )
-    async def training(
-        self,
-        data: JSONBody[TrainingRequest],
-        request: ApiRequest,
-        services: NamedDependency[Services],
-    ) -> Response[bytes]:
-        """Draw the answer to a question."""
-        return await _drawn(request, _training(services, data), bar_svg)
-
-    @get(["/v1/compare.svg", "/v1/compare.png"], opt={"weight": 20})
-    async def compare_link(
-        self, request: ApiRequest, services: NamedDependency[Services]
-    ) -> Response[bytes]:
-        """Draw the answer to the question in the query."""
-        question = _question(request, CompareRequest)
-        return await _drawn(request, services.compare_page(_short(question)), compare_svg)
-
-    @post(
-        ["/v1/compare.svg", "/v1/compare.png"],
-        status_code=200,
-        opt={"body": BodyDecoder(CompareRequest, _TABLE), "weight": 20},
-    )
-    async def compare(
-        self,
-        data: JSONBody[CompareRequest],
-        request: ApiRequest,
-        services: NamedDependency[Services],
-    ) -> Response[bytes]:
-        """Draw the answer to a question."""
-        return await _drawn(request, services.compare_page(_short(data)), compare_svg)
-
-    @get(["/v1/recommend.svg", "/v1/recommend.png"], opt={"weight": 10})
-    async def recommend_link(
-        self, request: ApiRequest, services: NamedDependency[Services]
-    ) -> Response[bytes]:
-        """Draw the answer to the question in the query."""
-        question = _question(request, RecommendRequest)
-        return await _drawn(request, services.recommend_gpus(question), recommend_svg)
-
-    @post(
-        ["/v1/recommend.svg", "/v1/recommend.png"],
-        status_code=200,
-        opt={"body": BodyDecoder(RecommendRequest, {"model": "Qwen/Qwen3-32B"}), "weight": 10},
-    )
-    async def recommend(
-        self,
-        data: JSONBody[RecommendRequest],
-        request: ApiRequest,
-        services: NamedDependency[Services],
-    ) -> Response[bytes]:
-        """Draw the answer to a question."""
-        return await _drawn(request, services.recommend_gpus(data), recommend_svg)
-
-
-def _short(question: CompareRequest) -> CompareRequest:
-    """Return a question about as many rows as a picture holds."""
-    return msgspec.structs.replace(question, limit=min(question.limit or MOST_ROWS, MOST_ROWS))
+    return link, sent
 
 
 async def _fit(services: Services, question: FitRequest) -> FitAnswer:
@@ -145,6 +74,12 @@ async def _fit(services: Services, question: FitRequest) -> FitAnswer:
 
 async def _training(services: Services, question: TrainingRequest) -> TrainingAnswer:
     return (await services.check_training_fit(question))[1]
+
+
+async def _compare(services: Services, question: CompareRequest) -> CompareAnswer:
+    """Return a table of as many rows as a picture holds."""
+    most = min(question.limit or MOST_ROWS, MOST_ROWS)
+    return await services.compare_page(msgspec.structs.replace(question, limit=most))
 
 
 async def _drawn(
@@ -193,3 +128,14 @@ def _style(query: Mapping[str, str]) -> Style:
 
 
 _STYLES = set(Style.__struct_fields__)
+
+
+PICTURES = (
+    *_picture("fit", FitRequest, _EXAMPLE, _fit, bar_svg),
+    *_picture("training-fit", TrainingRequest, _EXAMPLE, _training, bar_svg),
+    *_picture("compare", CompareRequest, _TABLE, _compare, compare_svg, weight=20),
+    *_picture(
+        "recommend", RecommendRequest, _MODEL, Services.recommend_gpus, recommend_svg, weight=10
+    ),
+)
+"""Answers as pictures: .svg and .png of fit, training-fit, compare and recommend."""

@@ -89,6 +89,8 @@ def test_a_format_is_one_that_the_readers_know(form: str) -> None:
         ("acme/gemma-3-12b-it-Q8_0-GGUF", None, "google/gemma-3-12b-it", 8.0, 8.6),
         ("unsloth/Qwen3-14B-GGUF", "UD-Q4_K_XL", "Qwen/Qwen3-14B", 4.7, 5.1),
         ("acme/Qwen3-8B-Chat", None, "Qwen/Qwen3-8B", 15.9, 16.1),
+        ("acme/Qwen3-14B-GGUF", "F16", "Qwen/Qwen3-14B", 15.9, 16.1),
+        ("unsloth/gpt-oss-20b-GGUF", "F16", "openai/gpt-oss-20b", 5.2, 5.4),
         ("unsloth/gpt-oss-20b-BF16", None, "openai/gpt-oss-20b", 15.9, 16.1),
     ],
 )

@@ -21,7 +21,8 @@ from fitgauge.catalog.near_names import NearNames
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.model import Model, Stored
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantization.requested import requested_scheme
+from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
+from fitgauge.engine.quantization.gguf import gguf_scheme, half_scheme
 from fitgauge.engine.serving.language_model import language_model
 from fitgauge.engine.weights.sharding import stored_bytes
 
@@ -114,7 +115,8 @@ def _gguf_file(model_id: str, file: str, spec: ModelSpec) -> Stored | None:
     label = variants.file_type(file)
     if label is None:
         return None
-    scheme = requested_scheme({"F16": "fp16"}.get(label, label), spec)
+    make = gguf_scheme if label in GGUF_FILE_BITS else half_scheme
+    scheme = make(label, spec)
     size = stored_bytes(language_model(spec), scheme)
     suffix = variants.read_suffix(model_id)
     stem = suffix.stem if suffix else model_id.rpartition("/")[2]

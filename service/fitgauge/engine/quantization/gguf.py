@@ -111,6 +111,12 @@ def gguf_scheme(file_type: str, spec: ModelSpec) -> Scheme:
     return _SCHEMES.get_or_compute(spec, file_type, lambda: _scheme(file_type, spec))
 
 
+def half_scheme(dtype: str, spec: ModelSpec) -> Scheme:
+    """Return a GGUF file that nobody quantized further: F16 or BF16, but for experts in MXFP4."""
+    rules = (EXPERTS_AS_TRAINED,) if _trained_in_mxfp4(spec) else ()
+    return Scheme(name=dtype.lower(), rules=rules, dtype=dtype)
+
+
 def usual_form(file_type: str) -> Format:
     """Return the format that stands for all of a file of this type."""
     return Format(name=file_type, bits=GGUF_FILE_BITS[file_type])

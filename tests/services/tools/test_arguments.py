@@ -92,6 +92,7 @@ def test_a_serving_call_is_understood(sent, expected):
         ({"gradient_accumulation_steps": 8}, {"micro_batches": 8}),
         ({"trainer": "DeepSpeed ZeRO-3"}, {"framework": "deepspeed", "zero_stage": 3}),
         ({"method": "GRPO"}, {"algorithm": "grpo"}),
+        ({"method": "LoRA (8-bit)"}, {"method": "LoRA", "quantization": "8-bit"}),
         ({"method": "LoRA r=32"}, {"method": "LoRA", "lora_rank": 32}),
         ({"method": "LoRA", "load_in_4bit": "true"}, {"method": "qlora"}),
         ({"attn_implementation": "flash_attention_2"}, {"attention": "flash"}),

@@ -32,7 +32,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ),
     _GPU: (
         "gpu gpus gpu_type gpu_name gpu_model accelerator accelerators device hardware "
-        "graphics_card card instance instance_type machine_type"
+        "graphics_card card instance instance_type machine_type available_gpus my_gpus gpu_list"
     ),
     (GPU_MEMORY, "gpu"): (
         "vram gpu_memory gpu_memory_gb vram_gb gpu_vram gpu_memory_gib vram_gib gpu_ram memory"
@@ -57,7 +57,8 @@ _NAMES: Mapping[tuple[str, ...], str] = {
         "concurrency concurrencies micro_batch_size batch_size batch bs "
         "per_device_train_batch_size per_gpu_batch_size train_micro_batch_size_per_gpu "
         "device_batch_size micro_batch mbs users concurrent_users concurrent_requests num_users "
-        "parallel num_parallel n_parallel max_concurrency requests num_requests concurrent"
+        "parallel num_parallel n_parallel max_concurrency max_concurrent_requests requests "
+        "num_requests concurrent"
     ),
     ("global_batch_size",): "train_batch_size total_batch_size effective_batch_size batch_size gbs",
     ("precision", *_FORMAT): "dtype torch_dtype",
@@ -271,6 +272,7 @@ WITHIN: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ),
     (("engine",), r"(?<=\w)[\s=@-]+v?(?P<value>\d+(?:\.\d+){1,3}\S*)$", "engine_version"),
     (("method",), r"\b(?:r|rank)\W*(?P<value>\d+)\b", "lora_rank"),
+    (("method",), r"\b(?P<value>8\W?bit)\b", "quantization"),
     (("method",), rf"\b(?P<value>{_ALGORITHMS.replace(' ', '|')})\b", "algorithm"),
 )
 """What a value may hold besides: (fields, pattern, field of what it finds), as in "vLLM 0.8",

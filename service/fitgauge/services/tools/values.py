@@ -137,7 +137,8 @@ def read(field: Field, value: object) -> dict[str, Value | list[Value] | dict[st
     if isinstance(value, list):
         if field.kind == "integers":
             return {field.name: [whole_number(field, one) for one in value]}
-        value = ", ".join(map(_text, value))
+        # Those of one machine, where no list of them is asked for.
+        value = (" + " if field.name == "gpu" else ", ").join(map(_text, value))
     elif isinstance(value, dict) and field.kind == "counts":
         return {field.name: {_text(key): whole_number(field, one) for key, one in value.items()}}
     word = plain(_text(value))

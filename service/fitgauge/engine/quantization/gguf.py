@@ -112,7 +112,7 @@ def gguf_scheme(file_type: str, spec: ModelSpec) -> Scheme:
 
 
 def half_scheme(dtype: str, spec: ModelSpec) -> Scheme:
-    """Return a GGUF file that nobody quantized further: F16 or BF16, but for experts in MXFP4."""
+    """Return a GGUF file of 16-bit weights, F16 or BF16, but for experts trained in MXFP4."""
     rules = (EXPERTS_AS_TRAINED,) if _trained_in_mxfp4(spec) else ()
     return Scheme(name=dtype.lower(), rules=rules, dtype=dtype)
 

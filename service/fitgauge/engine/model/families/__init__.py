@@ -26,7 +26,7 @@ from fitgauge.engine.model.families.encoder import (
     t5,
 )
 from fitgauge.engine.model.families.fallback import read_fallback
-from fitgauge.engine.model.families.mixture import bailing, hy_v4, latent, longcat, mixture
+from fitgauge.engine.model.families.mixture import bailing, hy_v4, laguna, latent, longcat, mixture
 from fitgauge.engine.model.families.mixture import deepseek_v4 as compressed
 from fitgauge.engine.model.families.mixture import fused_experts as packed
 from fitgauge.engine.model.families.mixture import interleaved_attention as alternating
@@ -49,6 +49,7 @@ READERS: dict[str, Reader] = {
     **bailing.READERS,
     **longcat.READERS,
     **uneven.READERS,
+    **laguna.READERS,
     **alternating.READERS,
     **packed.READERS,
     **sparse.READERS,

@@ -37,8 +37,14 @@ def rotary_tables(
     return tuple(
         msgspec.structs.replace(table, windowed=of)
         for kind, of in zip(distinct, windowed, strict=True)
-        for table in _tables(config, kind, positions, dim)
+        for table in _tables(config, kind, positions, _of_kind(kind, head_dim, dim))
     )
+
+
+def _of_kind(kind: Config, head_dim: int, usual: int) -> int:
+    """Return what a kind of layers rotates, where it has a factor of its own; else `usual`."""
+    name = "partial_rotary_factor"
+    return int(head_dim * kind.number(name, default=1.0)) if kind.has(name) else usual
 
 
 def table(config: Config, dim: int, *, dtype: str | None = None) -> RotaryTable:

@@ -110,6 +110,13 @@ class Quirks(NamedTuple):
     unquantized_projector: bool = False
     """Its projector takes no quantization. Source: kimi_k25_vit.py, KimiK25MultiModalProjector."""
 
+    head_never_tied: bool = False
+    """Its head is a weight of its own, whatever its config says. Source: the models' own classes,
+    lm_head."""
+
+    head_always_tied: bool = False
+    """Its head is the embedding, whatever its config says. Source: lfm2.py, lfm2_moe.py."""
+
     head_without_bias: bool = False
     """Served through transformers' class, whose output head has no bias there. Source:
     models/transformers/causal.py, lm_head."""
@@ -243,6 +250,13 @@ _FLAGS: dict[str, str] = {
     """,
     "cache_dtype_ignored": """
         falcon
+    """,
+    "head_always_tied": """
+        lfm2 lfm2_moe
+    """,
+    "head_never_tied": """
+        afmoe alice_ai aria axk1 deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe glm4_moe_lite
+        glm_moe_dsa jamba longcat_flash minimax_m2 nemotron_h olmoe qwen3_next
     """,
     "head_without_bias": """
         phi

@@ -8,6 +8,7 @@ loading is not counted."""
 import msgspec
 
 from fitgauge.engine.model.dtypes import BITS
+from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
@@ -83,6 +84,8 @@ def registered(spec: ModelSpec) -> ModelSpec:
         spec = msgspec.structs.replace(
             spec, blocks=tuple(_without_head_bias(block) for block in spec.blocks)
         )
+    if special.head_never_tied or special.head_always_tied:
+        spec = _with_head(spec, tied=special.head_always_tied)
     if special.own_class:
         return own_class(spec)
     if not (special.no_tensor_parallel_plan or special.towers_of_transformers):
@@ -99,6 +102,15 @@ def _without_pooling(block: Block) -> Block:
         return block
     tensors = tuple(tensor for tensor in block.tensors if ".head." not in tensor.name)
     return msgspec.structs.replace(block, tensors=tensors)
+
+
+def _with_head(spec: ModelSpec, *, tied: bool) -> ModelSpec:
+    """Return `spec` with the head that vLLM's class has, where the config says another."""
+    if tied == spec.tied_embeddings:
+        return spec
+    blocks = tuple(block for block in spec.blocks if block.part is not Part.HEAD)
+    own = () if tied else parts.head(spec.vocabulary_size, spec.hidden_size, tied=False)
+    return msgspec.structs.replace(spec, blocks=(*blocks, *own), tied_embeddings=tied)
 
 
 def _without_head_bias(block: Block) -> Block:

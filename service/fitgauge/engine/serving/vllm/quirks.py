@@ -82,8 +82,8 @@ class Quirks(NamedTuple):
     models/gemma4_mm.py, audioflamingo3.py, qwen2_audio.py."""
 
     no_tensor_parallel_plan: bool = False
-    """Served through transformers' class without a plan: attention is divided, MLPs are not.
-    Source: models/registry.py, models/transformers/base.py; transformers 5.23,
+    """Served through transformers' class without a plan: attention and gated MLPs, which are fused,
+    are divided, other MLPs are not. Source: models/transformers/base.py; transformers 5.23,
     base_model_tp_plan."""
 
     registers_causal_mask: bool = False
@@ -124,6 +124,10 @@ class Quirks(NamedTuple):
     kv_heads_divide: bool = False
     """Its KV heads are divided by the ranks, which may not outnumber them: none is replicated.
     Source: gpt_oss.py and param2moe.py (num_key_value_heads // tp_size)."""
+
+    audio_of_transformers: bool = False
+    """Its tower of sound is transformers' own, whole on every rank. Source:
+    qwen2_5_omni_thinker.py."""
 
     tower_whole_if_uneven: bool = False
     """Its tower is whole on every rank where its heads do not divide over them; others refuse.
@@ -172,7 +176,6 @@ _ENCODER = Quirks(padded_tables=True)
 _QUIRKS: dict[str, Quirks] = {
     "audioflamingo3": Quirks(towers_of_transformers=True),
     "bert": _ENCODER,
-    "emu3": Quirks(no_tensor_parallel_plan=True),
     "gemma3": Quirks(pooled_patches=16, largest_item=256),
     "gemma3n": Quirks(pooled_patches=1, towers_of_transformers=True),
     "gemma4": Quirks(
@@ -190,8 +193,6 @@ _QUIRKS: dict[str, Quirks] = {
     "gpt_bigcode": Quirks(no_tensor_parallel_plan=True, registers_causal_mask=True),
     "gpt_oss": Quirks(attention_sinks=True, experts_not_silu=True, joint_router_kernels=True),
     "grok": Quirks(experts_not_silu=True),
-    "hunyuan_v1_dense": Quirks(no_tensor_parallel_plan=True),
-    "hunyuan_vl": Quirks(no_tensor_parallel_plan=True),
     "kimi_k3": Quirks(experts_not_silu=True, experts_without_triton=True, least_expert_width=256),
     "kimi_linear": Quirks(least_expert_width=256),
     "llava": Quirks(tower_ends_early=True),
@@ -205,8 +206,7 @@ _QUIRKS: dict[str, Quirks] = {
     "nemotron_h": Quirks(router_in_f32_without_kernel=True),
     "pixtral": Quirks(tower_once_whole=True),
     "qwen2_audio": Quirks(towers_of_transformers=True),
-    "qwen2_5_omni": _QWEN2_VISION,
-    "qwen2_5_omni_thinker": _QWEN2_VISION,
+    "qwen2_5_omni": _QWEN2_VISION._replace(audio_of_transformers=True),
     "qwen2_5_vl": _QWEN2_VISION,
     "qwen2_vl": _QWEN2_VISION,
     "qwen3_5": _QWEN3_VISION,
@@ -246,7 +246,7 @@ _FLAGS: dict[str, str] = {
         kimi_k25
     """,
     "unquantized_tower": """
-        llama4
+        granite_speech llama4
     """,
     "cache_dtype_ignored": """
         falcon

@@ -88,7 +88,11 @@ def registered(spec: ModelSpec) -> ModelSpec:
         spec = _with_head(spec, tied=special.head_always_tied)
     if special.own_class:
         return own_class(spec)
-    if not (special.no_tensor_parallel_plan or special.towers_of_transformers):
+    if not (
+        special.no_tensor_parallel_plan
+        or special.towers_of_transformers
+        or special.audio_of_transformers
+    ):
         return spec
     return msgspec.structs.replace(
         spec, blocks=tuple(_whole(block, special) for block in spec.blocks)
@@ -122,7 +126,9 @@ def _without_head_bias(block: Block) -> Block:
 
 def _whole(block: Block, special: Quirks) -> Block:
     """Return the block with what vLLM does not divide made whole."""
-    tower = block.part in TOWERS and special.towers_of_transformers
+    tower = (block.part in TOWERS and special.towers_of_transformers) or (
+        block.part is Part.AUDIO and special.audio_of_transformers
+    )
     tensors = tuple(
         (
             msgspec.structs.replace(tensor, split=Split.NONE, units=0)

@@ -20,29 +20,7 @@ def whisper(audio: Config, hidden: int) -> tuple[Block, ...]:
     heads = audio.integer("encoder_attention_heads", low=1)
     inner = audio.integer("encoder_ffn_dim")
     name = "audio_tower"
-    mixer = plain_attention(heads, width // heads, causal=False)
-    layer = parts.Layer(
-        tensors=(
-            *[
-                tensor
-                for projection in ("q_proj", "k_proj", "v_proj")
-                for tensor in parts.linear(
-                    f"self_attn.{projection}",
-                    width,
-                    width,
-                    Split.COLUMN,
-                    units=heads,
-                    bias=projection != "k_proj",
-                )
-            ],
-            *parts.linear("self_attn.out_proj", width, width, Split.ROW, units=heads, bias=True),
-            *parts.norm("self_attn_layer_norm", width, bias=True),
-            *parts.plain_mlp(width, inner, "fc1", "fc2"),
-            *parts.norm("final_layer_norm", width, bias=True),
-        ),
-        mixers=(mixer,),
-        mlp=Mlp(intermediate_size=inner, gated=False),
-    )
+    layer = whisper_layer(width, heads, inner)
     tower = (
         *patches(f"{name}.conv1", width, audio.integer("num_mel_bins", low=1), 3),
         *patches(f"{name}.conv2", width, width, 3),
@@ -59,6 +37,32 @@ def whisper(audio: Config, hidden: int) -> tuple[Block, ...]:
             "",
             parts.linear("multi_modal_projector.linear", hidden, width, bias=True),
         ),
+    )
+
+
+def whisper_layer(width: int, heads: int, inner: int, *, key_bias: bool = False) -> parts.Layer:
+    """Return a layer of Whisper's encoder."""
+    return parts.Layer(
+        tensors=(
+            *[
+                tensor
+                for projection in ("q_proj", "k_proj", "v_proj")
+                for tensor in parts.linear(
+                    f"self_attn.{projection}",
+                    width,
+                    width,
+                    Split.COLUMN,
+                    units=heads,
+                    bias=key_bias or projection != "k_proj",
+                )
+            ],
+            *parts.linear("self_attn.out_proj", width, width, Split.ROW, units=heads, bias=True),
+            *parts.norm("self_attn_layer_norm", width, bias=True),
+            *parts.plain_mlp(width, inner, "fc1", "fc2"),
+            *parts.norm("final_layer_norm", width, bias=True),
+        ),
+        mixers=(plain_attention(heads, width // heads, causal=False),),
+        mlp=Mlp(intermediate_size=inner, gated=False),
     )
 
 

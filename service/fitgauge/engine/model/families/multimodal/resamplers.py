@@ -41,11 +41,6 @@ def blip2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.norm("qformer.layernorm", inner, bias=True),
         *parts.linear("language_projection", hidden, inner, bias=True),
     )
-    every = former.integer("cross_attention_frequency", low=1)
-    layers = [
-        parts.Layer(_former_layer(former, crosses=layer % every == 0))
-        for layer in range(former.layers())
-    ]
     return (
         parts.single(Part.VISION, "", tower),
         *vit(
@@ -56,8 +51,18 @@ def blip2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
             layers=vision.layers(),
         ),
         parts.single(Part.PROJECTOR, "", joint),
-        *parts.blocks(Part.PROJECTOR, "qformer.encoder.layer.{}.", layers),
+        *parts.blocks(Part.PROJECTOR, "qformer.encoder.layer.{}.", former_layers(former)),
     )
+
+
+def former_layers(former: Config) -> list[parts.Layer]:
+    """Return the layers of a Q-Former, of which every `cross_attention_frequency`-th reads the
+    tower's features."""
+    every = former.integer("cross_attention_frequency", low=1)
+    return [
+        parts.Layer(_former_layer(former, crosses=layer % every == 0))
+        for layer in range(former.layers())
+    ]
 
 
 def _former_layer(former: Config, *, crosses: bool) -> tuple[Tensor, ...]:

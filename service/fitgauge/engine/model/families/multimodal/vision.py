@@ -17,6 +17,7 @@ from fitgauge.engine.model.families.multimodal import (
     projectors,
     qwen_vision,
     resamplers,
+    speech,
     towers,
 )
 from fitgauge.engine.model.families.multimodal.wrapper import Wrapper, read_wrapped
@@ -148,6 +149,17 @@ WRAPPERS: Mapping[str, Wrapper] = {
         head="language_model.lm_head."),
     "voxtral": Wrapper("llama", projectors.voxtral, stem="language_model.model.",
         head="language_model.lm_head."),
+    "qwen2_5_omni": Wrapper("qwen2_5_omni_text", speech.qwen2_5_omni, stem="thinker.model.",
+        head="thinker.lm_head.", ties="text", rotary=True,
+        defaults=_sizes(152064, 3584, 18944, 28, 28, 4, 32768, head_dim=None)),
+    "qwen3_omni_moe": Wrapper("qwen3_omni_moe_text", speech.qwen3_omni, stem="thinker.model.",
+        head="thinker.lm_head.", ties="text", rotary=True),
+    "qwen3_asr": Wrapper("qwen3", speech.qwen3_asr, stem="thinker.model.",
+        head="thinker.lm_head.", ties="text"),
+    "ultravox": Wrapper("llama", speech.ultravox, stem="language_model.model.",
+        head="language_model.lm_head.", ties="text"),
+    "granite_speech": Wrapper("granite", speech.granite_speech, stem="language_model.model.",
+        head="language_model.lm_head.", tied=True),
     "lfm2_vl": Wrapper("lfm2", projectors.lfm2, stem="model.language_model.", tied=True),
     "step3p7": Wrapper("step3p5", perception.step, stem="model."),
     "minimax_m3_vl": Wrapper(
@@ -179,10 +191,25 @@ def read_step(config: Config) -> ModelSpec:
     return read_wrapped(config, WRAPPERS["step3p7"])
 
 
+def read_thinker(config: Config) -> ModelSpec:
+    """Read a model that hears, whose `thinker_config` is the part that writes: what speaks is
+    another part, which engines do not load."""
+    thinker = config.section("thinker_config").values
+    outside = {
+        name: value for name, value in config.values.items() if name not in ("thinker_config",)
+    }
+    values = {**thinker, **outside} if thinker else config.values
+    wrapper = WRAPPERS[config.text("model_type")]
+    return read_wrapped(Config(values, config.where), wrapper)
+
+
 READERS: dict[str, Reader] = {
     **{model_type: _reader(wrapper) for model_type, wrapper in WRAPPERS.items()},
     **gemma3n.READERS,
     **gemma4.READERS,
     "mllama": read_mllama,
     "step3p7": read_step,
+    "qwen2_5_omni": read_thinker,
+    "qwen3_omni_moe": read_thinker,
+    "qwen3_asr": read_thinker,
 }

@@ -185,6 +185,7 @@ _QUIRKS: dict[str, Quirks] = {
         pooled_patches=9,
         largest_item=2496,
     ),
+    "diffusion_gemma": Quirks(towers_of_transformers=True, pooled_patches=9, largest_item=2496),
     "gemma4_unified": Quirks(largest_item=2496),
     "cosmos3_edge": _LONG_TABLES,
     "glm4v": _LONG_TABLES,

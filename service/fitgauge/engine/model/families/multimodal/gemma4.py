@@ -220,6 +220,24 @@ def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     return (*seen, *heard)
 
 
+def diffusion(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """Return the towers of DiffusionGemma, and the gated MLP that conditions a canvas on its last
+    draft: PyTorch's own linears, in 16 bit and whole on every rank. Source: vLLM 0.33,
+    models/diffusion_gemma.py."""
+    text = filled(config.section("text_config"), DEFAULTS)
+    inner = config.integer(
+        "self_conditioning_size", default=text.integer("intermediate_size"), low=1
+    )
+    name = "model.self_conditioning"
+    conditioning = (
+        *parts.norm(f"{name}.pre_norm", hidden),
+        whole(f"{name}.gate_proj.weight", inner, hidden),
+        whole(f"{name}.up_proj.weight", inner, hidden),
+        whole(f"{name}.down_proj.weight", hidden, inner),
+    )
+    return (*towers(vision, config, hidden), parts.single(Part.LANGUAGE, "", conditioning))
+
+
 def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
     """Gemma 4's tower: patches by a linear, a table of positions for each axis, layers with four
     norms and head norms; one linear joins it to the language model. vLLM runs transformers' own

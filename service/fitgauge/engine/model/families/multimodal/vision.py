@@ -83,6 +83,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
         head="language_model.lm_head.", tied=True,
     ),
     "gemma4": Wrapper("gemma4_text", gemma4.towers, tied=True),
+    "diffusion_gemma": Wrapper("diffusion_gemma_text", gemma4.diffusion, tied=True,
+        defaults={"hidden_size_per_layer_input": 0, "attention_k_eq_v": True}),
     "gemma3n": Wrapper("gemma3n_text", gemma3n.towers, tied=True),
     "mistral3": Wrapper(
         "mistral", projectors.mistral3, stem="language_model.model.",

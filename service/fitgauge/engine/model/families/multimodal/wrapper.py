@@ -49,7 +49,8 @@ TEXT: Mapping[str, Reader] = {
 KIN: Mapping[str, str] = {
     "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3",
     "glm4v_text": "glm4", "glm_ocr_text": "glm4", "paddleocr_vl_text": "ernie4_5",
-    "qwen2_5_omni_text": "qwen2", "qwen3_omni_moe_text": "qwen3_moe",
+    "diffusion_gemma_text": "gemma4_text", "qwen2_5_omni_text": "qwen2",
+    "qwen3_omni_moe_text": "qwen3_moe",
     "glm4v_moe_text": "glm4_moe", "kimi_k2": "deepseek_v3", "exaone4_5_text": "exaone4",
 }  # fmt: skip
 """Language models that are another family's in all but their defaults."""

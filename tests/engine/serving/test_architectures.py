@@ -12,6 +12,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.tgi import architectures as tgi
 from fitgauge.engine.serving.vllm import architectures as vllm
 from fitgauge.engine.serving.workload import EngineName, Workload
+from workloads import workload_of
 
 H100 = bundled().find("H100 SXM").accelerator
 M3 = bundled().find("M3 Max 64GB").accelerator
@@ -23,12 +24,10 @@ def spec_of(name: str, **changes: str) -> ModelSpec:
 
 
 def workload(engine: EngineName, version: tuple[int, ...] | None = None) -> Workload:
-    return Workload(
-        engine=engine,
-        engine_version=version or LISTS[engine].release,
+    return workload_of(
+        engine,
+        version or LISTS[engine].release,
         context_length=1,
-        concurrency=1,
-        kv_cache_dtype="auto",
         max_batched_tokens=1,
         max_num_seqs=1,
     )

@@ -15,7 +15,7 @@ from fitgauge.engine.serving.tgi.memory import (
     scores_terms,
 )
 from fitgauge.engine.serving.token_pool import block_pool
-from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 
 def test_every_engine_has_a_room_and_a_profile() -> None:
@@ -64,12 +64,14 @@ def test_tgi_changes_its_wiggle_room_by_release_and_takes_smaller_blocks() -> No
 def test_tgi_masked_every_pair_of_gemma_3_until_3_3(version: tuple[int, ...], scores: int) -> None:
     """32 heads over four ranks and 31,000 tokens: 93 GiB, which made an A100 refuse them (issue
     3130)."""
-    work = Workload(
-        engine="tgi", engine_version=version, context_length=32_000, concurrency=1,
-        kv_cache_dtype="auto",
+    work = workload_of(
+        "tgi",
+        version,
+        context_length=32_000,
         tensor_parallel=4,
-        max_batched_tokens=31_000, max_num_seqs=128,
-    )  # fmt: skip
+        max_batched_tokens=31_000,
+        max_num_seqs=128,
+    )
     assert (
         sum(term.bytes for term in scores_terms(spec_of("google/gemma-3-27b-it"), work)) == scores
     )

@@ -6,19 +6,11 @@ import pytest
 
 from fitgauge.engine.serving.launch import machines
 from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 
 def workload(**degrees: int) -> Workload:
-    return Workload(
-        engine="vllm",
-        engine_version=(0, 33),
-        context_length=8192,
-        concurrency=1,
-        kv_cache_dtype="auto",
-        max_batched_tokens=8192,
-        max_num_seqs=256,
-        **degrees,
-    )
+    return workload_of(**degrees)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from bundled_models import spec_of
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.lines import clean_lines
 from fitgauge.engine.serving.vllm.kv_cache.turboquant import workspace_terms
-from fitgauge.engine.serving.workload import Workload
 from fitgauge.services.common.fit_schemas import FitAnswer
+from workloads import workload_of
 
 Check = Callable[..., FitAnswer]
 
@@ -86,11 +86,12 @@ def test_what_is_unpacked_of_a_long_prompt_lies_beyond_the_budget() -> None:
     256 requests of 32 heads, 32 splits each, where prompts are short."""
 
     def size(context_length: int, max_num_seqs: int) -> int:
-        workload = Workload(
-            engine="vllm", engine_version=(0, 33), context_length=context_length, concurrency=1,
-            kv_cache_dtype="turboquant_3bit_nc", tensor_parallel=1, max_batched_tokens=8192,
+        workload = workload_of(
+            context_length=context_length,
+            kv_cache_dtype="turboquant_3bit_nc",
+            tensor_parallel=1,
             max_num_seqs=max_num_seqs,
-        )  # fmt: skip
+        )
         return sum(term.bytes for term in workspace_terms(spec_of("Qwen/Qwen3-8B"), workload, 0))
 
     assert size(131_072, 1) == 2 * 2**29

@@ -33,8 +33,8 @@ from fitgauge.engine.serving.llamacpp.offload import (
     layer_split,
     shard_weights,
 )
-from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
+from workloads import workload_of
 
 ANSWERS = [
     json.loads(line)
@@ -188,12 +188,10 @@ def test_experts_leave_before_layers_do() -> None:
     """Of a mixture the experts of the first layers stay on the host, of a dense model its first
     layers."""
     mixture, dense = laid_of("Qwen/Qwen3-30B-A3B"), laid_of("Qwen/Qwen3-32B")
-    workload = Workload(
-        engine="llama.cpp",
-        engine_version=(1,),
+    workload = workload_of(
+        "llama.cpp",
+        (1,),
         context_length=4096,
-        concurrency=1,
-        kv_cache_dtype="auto",
         max_batched_tokens=512,
         max_num_seqs=1,
         cpu_offload_bytes=5 * GIB,

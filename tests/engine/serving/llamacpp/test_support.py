@@ -5,7 +5,7 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 
 @pytest.mark.parametrize(
@@ -19,11 +19,10 @@ from fitgauge.engine.serving.workload import Workload
     ],
 )
 def test_blocks_of_a_cache_divide_a_head(model: str, cache: str, *, refused: bool) -> None:
-    workload = Workload(
-        engine="llama.cpp",
-        engine_version=(1,),
+    workload = workload_of(
+        "llama.cpp",
+        (1,),
         context_length=2048,
-        concurrency=1,
         kv_cache_dtype=cache,
         max_num_seqs=4,
         max_batched_tokens=512,

@@ -17,6 +17,7 @@ from fitgauge.engine.serving.sglang.mem_fraction import (
 )
 from fitgauge.engine.serving.sglang.multimodal import feature_bytes
 from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 _VERSION = (0, 5, 23)
 PREFILL, DECODE = {"disaggregation": "prefill"}, {"disaggregation": "decode"}
@@ -29,12 +30,11 @@ def gpu(name: str) -> Accelerator:
 def workload(model: str, accelerator: Accelerator, ranks: int, **fields: Any) -> Workload:
     """Return the defaults of so many ranks."""
     requests, tokens = default_batch(accelerator, 8192, _VERSION, spec_of(model), ranks)
-    usual: dict[str, Any] = {
-        "engine": "sglang", "engine_version": _VERSION, "context_length": 8192, "concurrency": 1,
-        "kv_cache_dtype": "auto", "tensor_parallel": ranks, "max_num_seqs": requests,
-        "max_batched_tokens": tokens, "gpu_memory_utilization": 0.0,
+    usual = {
+        "tensor_parallel": ranks, "max_num_seqs": requests, "max_batched_tokens": tokens,
+        "gpu_memory_utilization": 0.0,
     }  # fmt: skip
-    return Workload(**{**usual, **fields})
+    return workload_of("sglang", _VERSION, **usual | fields)
 
 
 @pytest.mark.parametrize(

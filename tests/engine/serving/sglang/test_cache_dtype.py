@@ -11,14 +11,11 @@ from fitgauge.catalog.accelerators import load
 from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype, checkpoint_is_fp8, sparse_rows
 from fitgauge.engine.serving.sglang.pools import radix_pool
 from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 
 def workload(**fields: Any) -> Workload:
-    usual: dict[str, Any] = {
-        "engine": "sglang", "engine_version": (0, 5, 23), "context_length": 8192, "concurrency": 1,
-        "kv_cache_dtype": "auto", "max_num_seqs": 256, "max_batched_tokens": 8192,
-    }  # fmt: skip
-    return Workload(**{**usual, **fields})
+    return workload_of("sglang", (0, 5, 23), **fields)
 
 
 @pytest.mark.parametrize(

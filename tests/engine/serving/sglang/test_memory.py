@@ -21,15 +21,11 @@ from fitgauge.engine.serving.sglang.mem_fraction import (
 from fitgauge.engine.serving.sglang.memory import damped, with_engine_defaults
 from fitgauge.engine.serving.sglang.pools import SglangPools, radix_pool
 from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 
 def workload(**fields: Any) -> Workload:
-    usual: dict[str, Any] = {
-        "engine": "sglang", "engine_version": (0, 5, 23), "context_length": 8192, "concurrency": 1,
-        "kv_cache_dtype": "auto", "max_num_seqs": 256,
-        "max_batched_tokens": 8192, "gpu_memory_utilization": 0.0,
-    }  # fmt: skip
-    return Workload(**{**usual, **fields})
+    return workload_of("sglang", (0, 5, 23), **{"gpu_memory_utilization": 0.0} | fields)
 
 
 def pool_of(model: str, **fields: Any) -> SglangPools:

@@ -5,20 +5,12 @@ import pytest
 
 from bundled_models import spec_of
 from fitgauge.engine.serving.sglang.pools import SglangPools, radix_pool
-from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 
 def pool_of(model: str, *, tensor: int = 1, requests: int | None = None) -> SglangPools:
-    workload = Workload(
-        engine="sglang",
-        engine_version=(0, 5, 23),
-        context_length=448,
-        concurrency=1,
-        kv_cache_dtype="auto",
-        max_num_seqs=256,
-        max_batched_tokens=8192,
-        gpu_memory_utilization=0.8,
-        tensor_parallel=tensor,
+    workload = workload_of(
+        "sglang", (0, 5, 23), context_length=448, gpu_memory_utilization=0.8, tensor_parallel=tensor
     )
     return radix_pool(spec_of(model), workload, None, requests=requests)
 

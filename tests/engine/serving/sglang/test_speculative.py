@@ -16,6 +16,7 @@ from fitgauge.engine.serving.sglang.pools import SglangPools, radix_pool
 from fitgauge.engine.serving.sglang.speculative import algorithm, draft_term
 from fitgauge.engine.serving.vllm.speculative import with_draft
 from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 TARGET = spec_of("meta-llama/Llama-3.1-8B-Instruct")
 NAME = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
@@ -24,17 +25,8 @@ GIB = 2**30
 
 
 def workload(**changes: Any) -> Workload:
-    given = {"tensor_parallel": 1, "max_num_seqs": 256, "speculative_tokens": 3} | changes
-    return Workload(
-        engine="sglang",
-        engine_version=(0, 5, 23),
-        context_length=8192,
-        concurrency=1,
-        kv_cache_dtype="auto",
-        max_batched_tokens=8192,
-        gpu_memory_utilization=0.8,
-        **given,
-    )
+    given = {"gpu_memory_utilization": 0.8, "speculative_tokens": 3} | changes
+    return workload_of("sglang", (0, 5, 23), **given)
 
 
 def pool(spec: ModelSpec, **changes: Any) -> SglangPools:

@@ -8,7 +8,7 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.serving.sglang.support import refusal
-from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,8 @@ def test_formats_and_caches_without_kernels(
     spec = spec_of(model)
     if settings:
         spec = msgspec.structs.replace(spec, quantization=settings)
-    workload = Workload(
-        engine="sglang",
-        engine_version=(0, 5, 23),
-        context_length=4096,
-        concurrency=1,
-        kv_cache_dtype=cache,
-        max_num_seqs=256,
-        max_batched_tokens=8192,
-        gpu_memory_utilization=0.8,
+    workload = workload_of(
+        "sglang", (0, 5, 23), context_length=4096, kv_cache_dtype=cache, gpu_memory_utilization=0.8
     )
     reason = refusal(spec, workload, bundled().find(gpu).accelerator)
     assert (reason is not None) == refused

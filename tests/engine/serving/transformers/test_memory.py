@@ -10,8 +10,8 @@ from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.transformers.device_map import device_map
 from fitgauge.engine.serving.transformers.memory import mask_bytes, scores_terms
-from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import shard_weights
+from workloads import workload_of
 
 
 def test_full_attention_makes_no_mask() -> None:
@@ -52,14 +52,8 @@ def test_wide_heads_that_share_keys_ran_in_the_math_kernel_before_5_13(
 ) -> None:
     """Gemma 4's heads of 512 numbers are wider than the flash kernel's widest; the windows of
     both models have masks instead."""
-    work = Workload(
-        engine="transformers",
-        engine_version=version,
-        context_length=4096,
-        concurrency=1,
-        kv_cache_dtype="auto",
-        max_batched_tokens=4096,
-        max_num_seqs=1,
+    work = workload_of(
+        "transformers", version, context_length=4096, max_batched_tokens=4096, max_num_seqs=1
     )
     spec = spec_of(name)
     assert sum(term.bytes for term in scores_terms(spec, work, range(spec.layers))) == scores

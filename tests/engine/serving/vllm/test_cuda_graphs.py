@@ -7,6 +7,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.serving.vllm import cuda_graphs
 from fitgauge.engine.serving.vllm.cuda_graphs import captured, captures_more
 from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 H100, B200, RTX_5090 = map(
     accelerators.load().get, ("h100-sxm-80gb", "b200-192gb", "rtx-5090-32gb")
@@ -14,16 +15,8 @@ H100, B200, RTX_5090 = map(
 
 
 def workload(sequences: int, drafted: int = 0, version: tuple[int, ...] = (0, 33)) -> Workload:
-    return Workload(
-        engine="vllm",
-        engine_version=version,
-        context_length=8192,
-        concurrency=1,
-        kv_cache_dtype="auto",
-        tensor_parallel=1,
-        max_batched_tokens=8192,
-        max_num_seqs=sequences,
-        speculative_tokens=drafted,
+    return workload_of(
+        version=version, tensor_parallel=1, max_num_seqs=sequences, speculative_tokens=drafted
     )
 
 

@@ -6,7 +6,7 @@ from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
 from fitgauge.engine.serving.vllm.support import refusal
-from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,8 @@ def test_a_removed_model_names_its_last_release() -> None:
 def test_a_batch_that_its_largest_video_exceeds_is_refused(
     name: str, version: tuple[int, ...], tokens: int, refused: bool
 ) -> None:
-    workload = Workload(
-        engine="vllm",
-        engine_version=version,
-        context_length=8192,
-        concurrency=1,
-        kv_cache_dtype="auto",
+    workload = workload_of(
+        version=version,
         tensor_parallel=1,
         pipeline_parallel=1,
         gpu_memory_utilization=0.92,

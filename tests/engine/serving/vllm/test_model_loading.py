@@ -11,8 +11,8 @@ from fitgauge.engine.serving.vllm.compute_capability import padded_for
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.weights import VLLM, shard_weights
 from fitgauge.engine.serving.weights import Stage
-from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Ranks, share_bytes
+from workloads import workload_of
 
 
 def loaded(
@@ -20,12 +20,7 @@ def loaded(
 ) -> dict[str, Term]:
     spec = spec_of(name)
     laid = shard_weights(spec, published(spec) or Scheme(name="unquantized"))
-    work = Workload(
-        engine="vllm", engine_version=version, context_length=8192, concurrency=1,
-        kv_cache_dtype="auto",
-        tensor_parallel=ranks,
-        max_batched_tokens=8192, max_num_seqs=1024,
-    )  # fmt: skip
+    work = workload_of(version=version, tensor_parallel=ranks, max_num_seqs=1024)
     terms = loaded_terms(
         spec, laid, work, bundled().find(gpu).accelerator, Stage(range(spec.layers))
     )

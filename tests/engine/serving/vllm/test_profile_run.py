@@ -26,20 +26,13 @@ from fitgauge.engine.serving.vllm.second_runner import runs_second
 from fitgauge.engine.serving.vllm.speculative import with_draft
 from fitgauge.engine.serving.vllm.workspaces import retained_workspace
 from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 H100 = bundled().find("H100 SXM").accelerator
 
 
 def workload(version: tuple[int, ...], **changes: int) -> Workload:
-    given = {
-        "tensor_parallel": 1,
-        "max_batched_tokens": 8192,
-        "max_num_seqs": 1024,
-        "context_length": 8192,
-    } | changes
-    return Workload(
-        engine="vllm", engine_version=version, concurrency=1, kv_cache_dtype="auto", **given
-    )
+    return workload_of(version=version, **{"max_num_seqs": 1024} | changes)
 
 
 def peak(name: str, version: tuple[int, ...], **changes: int) -> dict[str, float]:

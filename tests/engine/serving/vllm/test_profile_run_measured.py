@@ -20,6 +20,7 @@ from fitgauge.engine.serving.vllm.profile_run import (
 )
 from fitgauge.engine.serving.vllm.workspaces import retained_workspace
 from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line)
@@ -32,11 +33,8 @@ Python's frames keep the last layer's."""
 
 
 def workload(row: dict[str, Any]) -> Workload:
-    return Workload(
-        engine="vllm",
-        engine_version=tuple(map(int, row["vllm"].split("."))),
-        concurrency=1,
-        kv_cache_dtype="auto",
+    return workload_of(
+        version=tuple(map(int, row["vllm"].split("."))),
         tensor_parallel=row["tensor_parallel"],
         max_batched_tokens=row["batched"],
         max_num_seqs=row["seqs"],

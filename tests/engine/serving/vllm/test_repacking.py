@@ -13,7 +13,7 @@ from fitgauge.engine.serving.runtime import graph_term
 from fitgauge.engine.serving.vllm.repacking import repacking_terms, widened_scale_bytes
 from fitgauge.engine.serving.vllm.weights import shard_weights
 from fitgauge.engine.serving.weights import Stage
-from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 BLOCK = 128
 
@@ -22,11 +22,7 @@ def _widened(name: str, gpu: str, ranks: int = 1, experts: int = 1) -> int:
     spec = spec_of(name)
     scheme = published(spec)
     assert scheme is not None
-    work = Workload(
-        engine="vllm", engine_version=(0, 33), context_length=8192, concurrency=1,
-        kv_cache_dtype="auto",
-        tensor_parallel=ranks, expert_parallel=experts, max_batched_tokens=8192, max_num_seqs=256,
-    )  # fmt: skip
+    work = workload_of(tensor_parallel=ranks, expert_parallel=experts)
     return widened_scale_bytes(
         shard_weights(spec, scheme),
         work,
@@ -60,10 +56,7 @@ def test_experts_are_widened_on_every_rank_alike() -> None:
 
 def test_unquantized_weights_are_not_repacked() -> None:
     spec = spec_of("Qwen/Qwen3-8B")
-    work = Workload(
-        engine="vllm", engine_version=(0, 33), context_length=8192, concurrency=1,
-        kv_cache_dtype="auto", max_batched_tokens=8192, max_num_seqs=256,
-    )  # fmt: skip
+    work = workload_of()
     laid = shard_weights(spec, published(spec) or Scheme(name="unquantized"))
     gpu = bundled().find("A100 80GB").accelerator
     assert repacking_terms(laid, work, gpu, Stage(range(spec.layers))) == ()

@@ -25,6 +25,7 @@ from fitgauge.engine.serving.vllm.speculative import (
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from kv_layouts import kv_layout
+from workloads import workload_of
 
 NAME = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
 
@@ -43,20 +44,7 @@ EAGLE_3 = read_config(HEAD)
 
 
 def workload(**changes: Any) -> Workload:
-    given = {
-        "tensor_parallel": 1,
-        "max_batched_tokens": 8192,
-        "max_num_seqs": 256,
-        "speculative_tokens": 3,
-    } | changes
-    return Workload(
-        engine="vllm",
-        engine_version=(0, 33),
-        context_length=8192,
-        concurrency=1,
-        kv_cache_dtype="auto",
-        **given,
-    )
+    return workload_of(**{"speculative_tokens": 3} | changes)
 
 
 def loaded(spec: ModelSpec, **changes: Any) -> int:

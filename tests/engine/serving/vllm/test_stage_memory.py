@@ -10,7 +10,7 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.serving.vllm.stage_memory import context_read, stage_memory
-from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 MODELS = [
     "Qwen/Qwen3-32B",
@@ -30,16 +30,7 @@ def test_stages_hold_the_same_whatever_other_settings_were_estimated_before(
 ) -> None:
     spec, profile = spec_of(name), load_engines().profile("vllm", version)
     known: MixedMemo = Memo(1000)
-    one = Workload(
-        engine="vllm",
-        engine_version=version,
-        context_length=8192,
-        concurrency=1,
-        kv_cache_dtype="auto",
-        tensor_parallel=2,
-        max_batched_tokens=8192,
-        max_num_seqs=256,
-    )
+    one = workload_of(version=version, tensor_parallel=2)
     changes: tuple[dict[str, Any], ...] = (
         {},
         {"context_length": 40_000},
@@ -82,16 +73,7 @@ def test_stages_hold_the_same_for_all_contexts_that_are_read_alike(
     for gpu in ("H100", "T4"):
         accelerator = bundled().find(gpu).accelerator
         for context in contexts:
-            asked = Workload(
-                engine="vllm",
-                engine_version=version,
-                context_length=context,
-                concurrency=1,
-                kv_cache_dtype="auto",
-                pipeline_parallel=2,
-                max_batched_tokens=8192,
-                max_num_seqs=256,
-            )
+            asked = workload_of(version=version, context_length=context, pipeline_parallel=2)
             stages = [
                 (stage.layers, stage.fixed, stage.cache, stage.layout.with_longest(1))
                 for stage in stage_memory(spec, asked, accelerator, profile, Memo())

@@ -13,21 +13,13 @@ from fitgauge.engine.serving.vllm.workspaces import (
     retained_workspace,
 )
 from fitgauge.engine.serving.workload import Workload
+from workloads import workload_of
 
 FLASH = "deepseek-ai/DeepSeek-V4-Flash"
 
 
 def workload(version: tuple[int, int], tensor_parallel: int = 1) -> Workload:
-    return Workload(
-        engine="vllm",
-        engine_version=version,
-        concurrency=1,
-        kv_cache_dtype="auto",
-        context_length=8192,
-        max_num_seqs=1024,
-        max_batched_tokens=8192,
-        tensor_parallel=tensor_parallel,
-    )
+    return workload_of(version=version, max_num_seqs=1024, tensor_parallel=tensor_parallel)
 
 
 def test_deep_gemm_pads_the_rows_of_every_expert_to_128() -> None:

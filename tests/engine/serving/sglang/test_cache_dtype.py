@@ -15,7 +15,7 @@ from workloads import workload_of
 
 
 def workload(**fields: Any) -> Workload:
-    return workload_of("sglang", (0, 5, 23), **fields)
+    return workload_of("sglang", **{"version": (0, 5, 23)} | fields)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_sparse_mla_has_a_format_of_its_own_and_the_question_the_last_word() -> 
     ],
 )
 def test_rows_of_sparse_mla_in_fp8(card: str, version: tuple[int, ...], row: int) -> None:
-    work = workload(kv_cache_dtype="F8_E4M3", engine_version=version)
+    work = workload(kv_cache_dtype="F8_E4M3", version=version)
     rows = sparse_rows(spec_of("deepseek-ai/DeepSeek-V3.2"), work, load().get(card))
     pool = radix_pool(spec_of("deepseek-ai/DeepSeek-V3.2"), work, None, rows=rows)
     assert pool.cell == 61 * row

@@ -23,9 +23,11 @@ from fitgauge.engine.serving.sglang.pools import SglangPools, radix_pool
 from fitgauge.engine.serving.workload import Workload
 from workloads import workload_of
 
+_USUAL: dict[str, Any] = {"version": (0, 5, 23), "gpu_memory_utilization": 0.0}
+
 
 def workload(**fields: Any) -> Workload:
-    return workload_of("sglang", (0, 5, 23), **{"gpu_memory_utilization": 0.0} | fields)
+    return workload_of("sglang", **_USUAL | fields)
 
 
 def pool_of(model: str, **fields: Any) -> SglangPools:
@@ -140,7 +142,7 @@ def test_sparse_attention_is_cached_in_fp8_on_blackwell_alone() -> None:
 def test_older_releases_share_by_ranks_and_then_by_the_card(
     version: tuple[int, ...], card: int, ranks: int, share: float
 ) -> None:
-    work, spec = workload(engine_version=version, tensor_parallel=ranks), spec_of("Qwen/Qwen3-32B")
+    work, spec = workload(version=version, tensor_parallel=ranks), spec_of("Qwen/Qwen3-32B")
     assert mem_fraction_static(spec, work, custom(card * 2**20, f"{card} MiB")) == pytest.approx(
         share
     )

@@ -31,7 +31,7 @@ remembers by class what it fused (StarCoder, seeds 15 and 17), and cut Gemma 4 E
 share caches of none (`'sliding_attention' is not in list`). A stage that holds MiniMax-M3's dense
 layers alone, as cut configs have, takes smaller pages; its 60 layers on fewer than 20 stages have
 none. So does one that holds a single layer of Qwen3.5, of full attention: blocks there are of 16
-tokens, and of 64 beside a gated delta net (seeds 12, 21 and 24). That gpt-oss has no more ranks
+tokens, and of 64 next to a gated delta net (seeds 12, 21 and 24). That gpt-oss has no more ranks
 than KV heads (seeds 7, 13 and 19) was mended.
 """
 _SGLANG = """## SGLang

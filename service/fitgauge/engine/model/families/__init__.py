@@ -26,7 +26,15 @@ from fitgauge.engine.model.families.encoder import (
     t5,
 )
 from fitgauge.engine.model.families.fallback import read_fallback
-from fitgauge.engine.model.families.mixture import bailing, hy_v4, laguna, latent, longcat, mixture
+from fitgauge.engine.model.families.mixture import (
+    bailing,
+    hy_v4,
+    laguna,
+    latent,
+    longcat,
+    mixture,
+    step3,
+)
 from fitgauge.engine.model.families.mixture import deepseek_v4 as compressed
 from fitgauge.engine.model.families.mixture import fused_experts as packed
 from fitgauge.engine.model.families.mixture import interleaved_attention as alternating
@@ -50,6 +58,7 @@ READERS: dict[str, Reader] = {
     **longcat.READERS,
     **uneven.READERS,
     **laguna.READERS,
+    **step3.READERS,
     **alternating.READERS,
     **packed.READERS,
     **sparse.READERS,

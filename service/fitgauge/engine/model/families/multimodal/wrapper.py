@@ -18,7 +18,7 @@ from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.mixture import deepseek_v4 as compressed
 from fitgauge.engine.model.families.mixture import fused_experts as packed
 from fitgauge.engine.model.families.mixture import interleaved_attention as alternating
-from fitgauge.engine.model.families.mixture import latent, mixture
+from fitgauge.engine.model.families.mixture import latent, mixture, step3
 from fitgauge.engine.model.families.mixture import minimax_m3 as sparse
 from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
 from fitgauge.engine.model.families.multimodal import ernie, gemma3n, gemma4, mllama
@@ -42,6 +42,7 @@ TEXT: Mapping[str, Reader] = {
     **packed.READERS,
     **remote.READERS,
     **sparse.READERS,
+    **step3.READERS,
     **uneven.READERS,
 }
 """Every reader of a language model that a wrapper may hold."""

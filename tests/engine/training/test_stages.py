@@ -166,6 +166,18 @@ def test_a_step_of_zero_holds_what_adamw_makes_of_a_flat_partition(implementatio
     assert temporaries(zero_stage=2, data_parallel=4, offload="optimizer") == 0
 
 
+@pytest.mark.parametrize(("implementation", "copies"), [("fused", 2), ("foreach", 2)])
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_without_zero_deepspeed_steps_from_gradients_in_fp32(implementation, copies, ranks):
+    """Each gradient for itself; flat too for its own AdamW, and square roots for another."""
+    model = spec("Qwen/Qwen3-8B")
+    asked = {"framework": "deepspeed", "optimizer_implementation": implementation, "zero_stage": 0}
+    (stage,) = stages(model, work(data_parallel=ranks, **asked))
+    step = stage.phases[2]
+    assert part(step, "optimizer_temporaries") == copies * 4 * model.parameters
+    assert part(step, "gradients") == 2 * model.parameters
+
+
 def test_each_zero_stage_needs_less_than_the_one_before():
     model = spec("Qwen/Qwen3-8B")
     totals = [

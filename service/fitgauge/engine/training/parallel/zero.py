@@ -66,13 +66,14 @@ def exchange(
         if workload.zero_stage == 3:
             return _zero_3(workload, rank, trained, elements, largest, width)
         return _zero_1_or_2(workload, rank, trained, width)
-    if workload.data_parallel * workload.context_parallel == 1:
-        return Exchange()
+    several = workload.data_parallel * workload.context_parallel > 1
     if workload.framework == "deepspeed":
         return Exchange(
-            step_copies=_temporaries(workload, rank.master_weights),
-            ordered=_filled(trained, width),
+            step_copies=_unsharded_copies(workload, rank.master_weights),
+            ordered=_filled(trained, width) if several else 0,
         )
+    if not several:
+        return Exchange()
     copies = trained * width
     return Exchange(standing=Bytes(low=0, expected=copies, high=copies))
 
@@ -172,6 +173,15 @@ def _step_copy(workload: TrainingWorkload, rank: RankStates) -> int:
     else:
         stepped = rank.master_weights
     return stepped + _temporaries(workload, stepped)
+
+
+def _unsharded_copies(workload: TrainingWorkload, masters: int) -> int:
+    """Return what DeepSpeed makes of 16-bit gradients to step all master weights: each gradient in
+    fp32, for its own AdamW flat once more while the 16-bit ones are still there
+    (deepspeed/runtime/fp16/fused_optimizer.py, unfused_optimizer.py, step), and what any other
+    optimizer makes."""
+    flat = workload.optimizer == "adamw" and workload.optimizer_implementation == "fused"
+    return masters * (1 + flat) + _temporaries(workload, masters)
 
 
 def _temporaries(workload: TrainingWorkload, stepped: int) -> int:

@@ -55,12 +55,17 @@ class Pasted(NamedTuple):
     """As it is written."""
 
     def settings(self) -> dict[str, object]:
-        """Return its settings; those that no word of a question says under `flags`."""
-        fields = set(Understood.__struct_fields__)
-        settings = {name: value for name, value in self.fields.items() if name != "model"}
-        flags = {name: value for name, value in settings.items() if name not in fields}
-        named = {name: value for name, value in settings.items() if name in fields}
-        return named | ({"flags": flags} if flags else {})
+        """Return its settings as a reading holds them."""
+        return as_read({name: value for name, value in self.fields.items() if name != "model"})
+
+
+def as_read(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return settings as a reading holds them: those that no word of a question says under
+    `flags`."""
+    fields = set(Understood.__struct_fields__)
+    flags = {name: value for name, value in settings.items() if name not in fields}
+    named = {name: value for name, value in settings.items() if name in fields}
+    return named | ({"flags": flags} if flags else {})
 
 
 def pasted_command(text: str) -> Pasted | None:

@@ -7,7 +7,7 @@ import msgspec
 
 from fitgauge.catalog.scope import closed_model_in, out_of_scope
 from fitgauge.services.ask.clouds import clouds_in, free_gpu
-from fitgauge.services.ask.commands import Pasted, pasted_command
+from fitgauge.services.ask.commands import Pasted, as_read, pasted_command
 from fitgauge.services.ask.engines_meant import (
     engine_meant,
     engine_of_flags,
@@ -69,6 +69,7 @@ from fitgauge.services.ask.speeds import wanted_speeds
 from fitgauge.services.ask.topics import is_about
 from fitgauge.services.ask.training_words import OPTIMIZERS, is_global_batch, training_words
 from fitgauge.services.ask.vocabulary import TRAIN_ALONE
+from fitgauge.services.training_fit.tool_settings import tool_settings
 
 _DRAFTED = 3
 """Tokens that a draft model drafts in a step, where one is named: vLLM's own examples."""
@@ -168,6 +169,11 @@ class _Choice:
         if not self._training and (flags := offloaded(self._text)):
             settings["flags"] = flags
             settings["engine"] = settings.get("engine") or engine_of_layers(flags)
+        if self._training:
+            written = tool_settings(self._text)
+            if written.get("algorithm") == settings.get("method"):
+                written.pop("algorithm", None)  # the method says it
+            settings |= as_read(written)
         if self._draft is not None:
             settings["flags"] = {"draft_model": self._draft, "speculative_tokens": _DRAFTED}
         if self._command is not None:

@@ -10,38 +10,26 @@ from fitgauge.engine.serving.start_log.arguments import argument
 from fitgauge.engine.serving.start_log.names import hub_id
 from fitgauge.services.training_fit.launchers.registry import TOOLS
 from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.tool_settings import tool_settings
 
 _LONGEST = 64 * 1024
 _NAMES: tuple[tuple[str, tuple[str, ...], Callable[[str], object]], ...] = (
     ("model", ("model_name_or_path", "base_model", "model_id", "model_name", "model"), hub_id),
     ("gpu_count", ("num_processes", "nproc_per_node", "num_gpus"), int),
-    ("micro_batch_size", ("per_device_train_batch_size", "micro_batch_size"), int),
-    (
-        "sequence_length",
-        ("max_length", "max_seq_length", "cutoff_len", "seq_length", "sequence_len"),
-        int,
-    ),
-    ("lora_rank", ("lora_r", "lora_rank"), int),
-    ("optimizer", ("optim", "optimizer"), str),
-    ("zero_stage", ("zero_stage",), int),
 )
-"""A field, the flags that tools call it by, and its kind."""
+"""A field, the flags that tools call it by, and its kind; all others are in `tool_settings`."""
 
-_ON = r"(?![ =]+(?:false|no|0)\b)"
 _SWITCHES: tuple[tuple[str, re.Pattern[str], object], ...] = (
-    ("method", re.compile(r"\bload_in_4bit\b(?!['\": =]+false)|\bqlora\b", re.IGNORECASE), "qlora"),
-    ("method", re.compile(rf"--use_peft\b{_ON}|\blora\b|--lora_", re.IGNORECASE), "lora"),
-    ("activation_checkpointing", re.compile(rf"--gradient[_-]checkpointing\b{_ON}"), "full"),
-    ("activation_checkpointing", re.compile(r"--gradient[_-]checkpointing[ =]+false"), "none"),
+    ("method", re.compile(r"\bqlora\b", re.IGNORECASE), "qlora"),
+    ("method", re.compile(r"\blora\b|--lora_", re.IGNORECASE), "lora"),
     ("attention", re.compile(r"flash_attention_[23]"), "flash"),
     ("attention", re.compile(r"flex_attention"), "flex"),
-    ("attention", re.compile(r"attn_implementation[ =]+eager"), "eager"),
-    ("loss", re.compile(rf"--use_liger_kernel\b{_ON}"), "fused"),
     ("zero_stage", re.compile(r"zero[-_ ]?(?:stage[-_ ]?)?3|ZeRO-3"), 3),
     ("zero_stage", re.compile(r"zero[-_ ]?(?:stage[-_ ]?)?2|ZeRO-2"), 2),
     ("framework", re.compile(r"\bdeepspeed\b|\bds_config", re.IGNORECASE), "deepspeed"),
     ("framework", re.compile(r"\bFSDP\b|--fsdp\b|FullyShardedDataParallel"), "fsdp"),
 )
+"""What a log or a traceback says besides."""
 
 
 _LEFT_OUT = {"method": "full"}
@@ -86,6 +74,7 @@ def _fields(text: str) -> dict[str, Any]:
             continue
         if parsed is not None:
             fields[name] = parsed
+    fields |= tool_settings(text)
     for name, pattern, meaning in _SWITCHES:
         if name not in fields and pattern.search(text):
             fields[name] = meaning

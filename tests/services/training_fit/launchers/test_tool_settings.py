@@ -1,0 +1,102 @@
+"""Settings under the names of tools are read: of texts that people paste, and of the commands that
+are printed."""
+
+import pytest
+
+from fitgauge.services.training_fit.launchers.registry import TOOLS
+from fitgauge.services.training_fit.tool_settings import tool_settings
+
+ASKED = {"model": "meta-llama/Llama-3.1-8B", "gpu": "8x H200", "method": "lora"}
+PASTED = [
+    (
+        "base_model: meta-llama/Llama-3.1-8B\nload_in_4bit: true\nadapter: qlora\nlora_r: 64\n"
+        "lora_target_linear: true\nsequence_len: 8192\nmicro_batch_size: 4\n"
+        "gradient_accumulation_steps: 2\noptimizer: paged_adamw_8bit\ngradient_checkpointing: true"
+        "\nflash_attention: true\n",
+        {
+            "method": "qlora", "lora_rank": 64, "lora_targets": "all_linear",
+            "sequence_length": 8192, "micro_batch_size": 4, "micro_batches": 2,
+            "optimizer": "paged_adamw_8bit", "activation_checkpointing": "full",
+            "attention": "flash", "trainer": "axolotl",
+        },
+    ),
+    (
+        "finetuning_type: full\ndeepspeed: examples/deepspeed/ds_z3_config.json\nstage: dpo\n"
+        "cutoff_len: 4096\nper_device_train_batch_size: 2\ndisable_gradient_checkpointing: true",
+        {
+            "method": "full", "zero_stage": 3, "framework": "deepspeed", "algorithm": "dpo",
+            "sequence_length": 4096, "micro_batch_size": 2, "activation_checkpointing": "none",
+            "trainer": "llama-factory",
+        },
+    ),
+    (
+        'SFTConfig(max_length=4096, gradient_checkpointing=False, optim="adamw_torch_fused")\n'
+        'LoraConfig(r=128, lora_alpha=256, target_modules=["q_proj", "v_proj"])',
+        {
+            "sequence_length": 4096, "activation_checkpointing": "none", "optimizer": "adamw",
+            "optimizer_implementation": "fused", "method": "lora", "lora_rank": 128,
+            "lora_targets": ["q_proj", "v_proj"],
+        },
+    ),
+    (
+        '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"},'
+        ' "offload_param": {"device": "none"}}, "fp16": {"enabled": true},'
+        ' "train_micro_batch_size_per_gpu": 2}',
+        {
+            "zero_stage": 2, "framework": "deepspeed", "offload": "optimizer",
+            "precision": "mixed_fp16", "micro_batch_size": 2,
+        },
+    ),
+    (
+        "torchrun pretrain_gpt.py --tensor-model-parallel-size 4 --pipeline-model-parallel-size=2"
+        " --recompute-activations --sequence-parallel --seq-length 4096",
+        {
+            "tensor_parallel": 4, "pipeline_parallel": 2, "activation_checkpointing": "selective",
+            "sequence_parallel": True, "sequence_length": 4096, "framework": "megatron",
+        },
+    ),
+    (
+        "actor_rollout_ref.rollout.n=16 data.max_prompt_length=1024"
+        " data.max_response_length=8192 algorithm.adv_estimator=grpo"
+        " actor_rollout_ref.rollout.gpu_memory_utilization=0.6",
+        {
+            "group_size": 16, "prompt_length": 1024, "completion_length": 8192,
+            "algorithm": "grpo", "rollout_memory_utilization": 0.6, "trainer": "verl",
+        },
+    ),
+    (
+        "model = FastLanguageModel.from_pretrained(name, max_seq_length=16384,"
+        " load_in_4bit=False)\nFastLanguageModel.get_peft_model(model, r=32)",
+        {"sequence_length": 16384, "method": "lora", "lora_rank": 32, "trainer": "unsloth"},
+    ),
+    ("gradient_checkpointing: false\nfsdp_activation_checkpointing: true",
+        {"activation_checkpointing": "full"}),
+    ("How much does LoRA of a 7B need? My stage: 2, the optimizer: I do not know.", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "fields"), PASTED, ids=lambda one: str(one)[:40])
+def test_settings_are_read_under_their_tools_own_names(text, fields):
+    assert tool_settings(text) == fields
+
+
+SAID = {
+    "sequence_length": 1536, "micro_batch_size": 3, "micro_batches": 5, "lora_rank": 24,
+    "activation_checkpointing": "full",
+}  # fmt: skip
+SAYS_OTHERWISE = {
+    "torchtune": {"micro_batch_size"},
+    "nemo": {"micro_batches", "lora_rank"},
+    "nemo-automodel": {"micro_batches", "lora_rank", "activation_checkpointing"},
+    "verl": {"micro_batch_size", "micro_batches"},
+    "openrlhf": {"micro_batches", "activation_checkpointing", "lora_rank"},
+}
+"""Settings that a tool derives from others, or names by a word that says nothing alone."""
+
+
+@pytest.mark.parametrize("trainer", [tool.name for tool in TOOLS])
+def test_what_is_printed_is_read_back(command, trainer):
+    read = tool_settings(command(trainer=trainer, **SAID))
+    said = {name: value for name, value in SAID.items() if name in read}
+    assert {name: read[name] for name in said} == said
+    assert SAID.keys() - read.keys() == SAYS_OTHERWISE.get(trainer, set())

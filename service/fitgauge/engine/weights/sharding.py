@@ -316,12 +316,15 @@ def _routed(tensor: Tensor) -> bool:
 
 
 def _place(spec: ModelSpec, block: Block, layout: ShardingRules) -> Place:
-    if block.part in layout.on_every_stage(spec):
+    everywhere = layout.on_every_stage(spec)
+    if block.part in everywhere:
         return "every"
     if block.part is Part.LANGUAGE:
         if "{}" in block.prefix:
             return "layers"
-        return "first" if any(tensor.kind is Kind.EMBEDDING for tensor in block.tensors) else "last"
+        if any(tensor.kind is Kind.EMBEDDING for tensor in block.tensors):
+            return "first"
+        return "every" if Part.EMBEDDING in everywhere else "last"
     if block.part is Part.HEAD:
         return "last"
     return "tied" if block.part is Part.EMBEDDING and spec.tied_embeddings else "first"

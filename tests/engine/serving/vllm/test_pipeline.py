@@ -62,6 +62,20 @@ def test_layers_that_read_the_towers_deepstack_stand_in_the_first_stage():
     assert error.value.alternatives[0]["pipeline_parallel"][0] == 12
 
 
+def test_what_gemma_4_projects_for_each_layer_stands_on_every_stage():
+    """Seed 1 of docs/HUNT.md: `per_layer_model_projection`, its norm and the final norm."""
+    spec = spec_of("google/gemma-4-E4B-it")
+    weights = shard_weights(spec, Scheme(name="as published"))
+    first, last = (
+        rank_weights(weights, layers=range(0), first=first, last=not first).bytes
+        for first in (True, False)
+    )
+    bare = rank_weights(weights, layers=range(0), first=False, last=False).bytes
+    assert bare == last
+    assert bare >= 42 * 256 * 2560 * 2
+    assert first > bare
+
+
 def test_every_stage_has_a_layer_with_experts_where_the_class_looks_at_one():
     """Seed 25 of docs/HUNT.md: a stage of Nemotron 3 with a Mamba and an attention layer alone."""
     spec = read_config({

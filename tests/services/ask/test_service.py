@@ -45,9 +45,11 @@ def test_a_model_that_also_sees_is_served_for_text_alone(ask, words):
 @pytest.mark.parametrize(
     "text", ["smallest GPU for gemma 3 12b text only", "how much vram for gemma 3 12b, text only"]
 )
-def test_gpus_listed_for_the_whole_model_are_said_to_be(ask, text):
-    notes = ask(text).missing
-    assert notes == ["language_model_only: GPUs are listed for the whole model: name one for less."]
+def test_gpus_are_listed_for_text_alone(ask, text):
+    whole = ask(text)
+    assert whole.missing == []
+    assert whole.understood.language_model_only is True
+    assert whole.answer["understood_as"]["language_model_only"] is True
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.recommend.schemas import RecommendRequest
 from made_up import vector
 
@@ -22,6 +23,22 @@ def test_every_option_gives_the_same_bytes_when_it_is_asked_by_itself(
         assert again.per_gpu.required_bytes == item.required_bytes
         assert again.per_gpu.headroom_bytes == item.headroom_bytes
         assert again.launch == item.launch
+
+
+@pytest.mark.parametrize("engine", ["vllm", "llama.cpp"])
+def test_options_for_text_alone_hold_no_encoders(questions, engine):
+    def options(**fields):
+        request = RecommendRequest(model="google/gemma-3-27b-it", gpus="L40S", **fields)
+        return asyncio.run(questions.recommend_gpus(request)).options
+
+    for item in (alone := options(language_model_only=True, engine=engine)):
+        again = asyncio.run(questions.check_fit(FitRequest(**item.request)))[1]
+        assert again.per_gpu.required_bytes == item.required_bytes
+        assert again.launch == item.launch
+    least = min(item.required_bytes.expected for item in alone)
+    assert least < min(item.required_bytes.expected for item in options(engine=engine))
+    with pytest.raises(InvalidRequestError, match="sglang serves no model without"):
+        options(language_model_only=True, engine="sglang")
 
 
 @pytest.mark.parametrize(

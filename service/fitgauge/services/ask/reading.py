@@ -237,11 +237,10 @@ class _Choice:
         caches = list(dict.fromkeys(fact.value for fact in self._of("cache")))
         if operation == "check_fit" and len(caches) > 1:
             settings |= {"kv_cache_dtypes": caches, "kv_cache_dtype": None}
-        if operation == "check_fit":
-            if format_of_cache := turboquant(self._text):
-                settings["kv_cache_dtype"] = format_of_cache
-            if is_about(self._text, "text alone"):
-                settings["language_model_only"] = True
+        if operation in ("check_fit", "recommend_gpus") and is_about(self._text, "text alone"):
+            settings["language_model_only"] = True
+        if operation == "check_fit" and (format_of_cache := turboquant(self._text)):
+            settings["kv_cache_dtype"] = format_of_cache
         if operation in ("check_fit", "check_training_fit"):
             match = self._gpus.find(gpu) if gpu else None
             sizes = [one.value.ram for one in hardware if one.value.ram is not None]

@@ -207,9 +207,6 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     )
     if (rate := requests_a_second(reading.text)) and reading.operation in _REMARKED and not is_load:
         notes.append(f"{rate:g} requests a second: name a GPU to see how many run at once.")
-    names_gpu = reading.operation != "recommend_gpus" and _names_gpus(fields)
-    if is_about(reading.text, "text alone") and reading.operation in _REMARKED and not names_gpu:
-        notes.append("language_model_only: GPUs are listed for the whole model: name one for less.")
     if reading.operation == "check_fit":
         notes += _copies(reading.text, fields)
     if reading.operation == "check_training_fit":

@@ -189,6 +189,16 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
     engines = [engine for engine, why in zip(named, refused, strict=True) if why is None]
     if not engines and refused[0]:
         raise refused[0]
+    if request.language_model_only:
+        engines = [engine for engine in engines if ENGINES[engine].language_model is not None]
+        if not engines:
+            able = [row.name for row in ENGINES.values() if row.language_model is not None]
+            raise InvalidRequestError(
+                f"{named[0]} serves no model without its encoders.",
+                hint=f"Send engine {' or '.join(able)}, or leave language_model_only out.",
+                field="language_model_only",
+                code="unsupported",
+            )
     published = model.is_quantized
     if (
         request.quantization is not None

@@ -164,6 +164,7 @@ class ResponseBuilder:
         optional = {
             "quantization": plan.quantization or _as_published(plan.engine),
             "kv_cache_dtype": self._request.kv_cache_dtype,
+            "language_model_only": self._request.language_model_only or None,
             "max_num_seqs": self._question.max_num_seqs,
         }
         return sent | {name: value for name, value in optional.items() if value is not None}

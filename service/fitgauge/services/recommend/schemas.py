@@ -69,6 +69,13 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     kv_cache_dtype: Annotated[
         Text | None, doc("Number format of the KV cache: auto (default), fp8, bf16.")
     ] = None
+    language_model_only: Annotated[
+        bool | None,
+        doc(
+            "true: a model that also reads images or sound is served for text alone, by engines"
+            " that leave its encoders out. Default false."
+        ),
+    ] = None
     vendors: Annotated[
         Names | None, doc("Only GPUs of these vendors, comma-separated.", examples=["NVIDIA, AMD"])
     ] = None

@@ -11,6 +11,7 @@ from fitgauge.catalog.training import load_training
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.model import Model
+from fitgauge.engine.serving.language_model import language_model
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
@@ -86,6 +87,7 @@ class Recommender:
                 trained,
                 warnings=[*trained.warnings, *choices.quota_warnings(request, self._catalog)],
             )
+        model = _served(request, model)
         fitting = BatchEstimator(
             model, self._engines, self._preparer, checkpoint, self._checkpoints
         )
@@ -138,6 +140,7 @@ class Recommender:
         """Return the fewest, the cheapest and the fastest GPUs that hold the workload of a
         question without a GPU: of those that are rented out, else of all. Raise
         InvalidRequestError where the question is impossible."""
+        model = _served(fit, model)
         fitting = BatchEstimator(
             model, self._engines, self._preparer, checkpoint, self._checkpoints
         )
@@ -376,6 +379,12 @@ def _nearest(
     return min(options, key=orders.order("fewest_cards")), ""
 
 
+def _served(request: RecommendRequest | FitRequest, model: Model) -> Model:
+    """Return what engines load of a model, without its encoders where that is asked."""
+    spec = language_model(model.spec) if request.language_model_only else model.spec
+    return model if spec == model.spec else structs.replace(model, spec=spec)
+
+
 def _question(request: RecommendRequest, model: Model) -> FitRequest:
     """Return the workload as a request to check_fit, without GPU, engine and format.
 
@@ -388,6 +397,7 @@ def _question(request: RecommendRequest, model: Model) -> FitRequest:
         context_length=request.context_length,
         concurrency=request.concurrency,
         kv_cache_dtype=request.kv_cache_dtype,
+        language_model_only=request.language_model_only,
         max_num_seqs=request.concurrency if many else None,
         settings=request.settings,
     )

@@ -25,6 +25,7 @@ def recommend_request(request: FitRequest, *, priced: bool) -> RecommendRequest:
         engine=request.engine,
         quantization=request.quantization,
         kv_cache_dtype=request.kv_cache_dtype,
+        language_model_only=request.language_model_only,
         max_usd_per_hour=PRICED if priced else None,
         prompt_tokens=request.prompt_tokens,
         min_tokens_per_second_per_request=request.min_tokens_per_second_per_request,

@@ -10,6 +10,7 @@ OF_TRAINING = (
 )  # fmt: skip
 OF_SERVING = (
     "context_length", "concurrency", "engine", "quantization", "kv_cache_dtype", "no_quantization",
+    "language_model_only",
     "min_weight_bits", "min_tokens_per_second", "min_quality", "prompt_tokens",
     "max_seconds_to_first_token", "min_tokens_per_second_per_request", "settings",
 )  # fmt: skip

@@ -342,3 +342,22 @@ def test_copies_with_a_gpu_of_their_own_share_none(ask):
     answer = ask("two replicas of qwen2.5 7b, one L4 each, 8 users per replica at 4k")
     assert answer.missing == []
     assert answer.answer["understood_as"]["gpu_memory_utilization"] > 0.9
+
+
+def test_the_largest_batch_is_of_a_method_that_fits(ask):
+    answer = ask("LoRA of Mistral Nemo at 4096 tokens on a 4090, which batch size?").answer
+    assert answer["verdict"] == "fits"
+    assert answer["summary"].startswith("To fit, ")
+    assert " in a micro-batch at most. " in answer["summary"]
+
+
+def test_a_setting_that_is_wrong_is_named_and_left_out(ask):
+    answer = ask("qwen2.5 32b awq with a 0.5b draft on an A6000 at 8k")
+    assert answer.missing[0].startswith("draft_model: ")
+    assert len(answer.missing) == 1
+    assert answer.answer["verdict"] == "fits"
+
+
+def test_several_models_without_a_comparison_are_one_load(ask):
+    answer = ask("can a 12GB 3060 hold whisper large v3 turbo, piper and qwen3 4b awq").answer
+    assert answer["summary"].startswith("At once they fit on 1 x RTX 3060 12GB: ")

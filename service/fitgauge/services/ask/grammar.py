@@ -105,7 +105,7 @@ _NAMES = frozenset({"family", "format", "engine", "trainer", "framework", "metho
 _OTHERS = {"rate": "other", "junk": "number"}
 """Numbers of what no request has a field for, and those that nothing explains."""
 
-CACHE_TYPES = {"q4_k_m": "q4_0", "q5_k_m": "q5_0"}
+CACHE_TYPES = {"q4_k_m": "q4_0", "q5_k_m": "q5_0", "int8": "int8_per_token_head"}
 """Formats of a cache by what the same word means of weights: "q4 KV cache"."""
 
 

@@ -49,11 +49,11 @@ def method_meant(text: str, facts: Sequence[Fact], quantization: object) -> dict
     of_all = optimizer is not None and optimizer.lastgroup in _OF_ALL_WEIGHTS
     if not adapters and (of_all or is_about(text, "all weights") or _is_full_command(text)):
         adapters.append("full")
+    if not (adapters or algorithms) and quantization in _QUARTERS:
+        adapters.append("qlora")
     ranked = any(fact.kind == "rank" and fact.value >= _LEAST_RANK for fact in facts)
     if not adapters and (ranked or _ASKS_RANK.search(text)):
         adapters.append("lora")
-    if not (adapters or algorithms) and quantization in _QUARTERS:
-        adapters.append("qlora")
     quantized = {
         fact.sentence for fact in facts if fact.kind == "format" and fact.value in _QUARTERS
     }

@@ -34,6 +34,9 @@ _ALTERNATIVE = re.compile(
 )
 """The same with a few words of a sentence: "gemma 27b or should I look at the 12b"."""
 
+_UNKNOWN_BETWEEN = re.compile(r"[,、] ?[\w.-]+(?: [\w.-]+){0,2}(?:,? and|[,、]|和)")
+"""The same with a name that is not known: "whisper, kokoro tts and llama 3b"."""
+
 _OWN_SIZE = re.compile(r"\d+(?:\.\d+)?b(?:[- ]a\d+b)?\b", re.IGNORECASE)
 _MEMBER = re.compile(
     r"(?:\b(?:the|its|to|or|vs\.?|and|than|about|oder|ou|und|et|y)|[,/&、和与]|还是|或者?)"
@@ -168,10 +171,12 @@ def without_other_words(facts: list[Fact], names: ModelNames) -> list[Fact]:
 def in_families(text: str, facts: Sequence[Fact], names: ModelNames) -> Iterator[Fact]:
     """Yield models, a size as that of the family that a text names before, where there is such a
     one: "gemma3 27b or the 12b", "swap Qwen3-8B for the 14B". facts: of models."""
-    named = ""
+    named = next((str(fact.value) for fact in facts if fact.kind == "model"), "")
     for fact in facts:
         other = _OWN_SIZE.sub(str(fact.value), named, count=1)
-        is_member = fact.kind == "size" and _MEMBER.search(text[: fact.start]) is not None
+        is_member = fact.kind == "size" and bool(
+            _MEMBER.search(text[: fact.start]) or _DRAFT.match(text, fact.end)
+        )
         if is_member and other != named and names.has(other):
             yield fact._replace(kind="model", value=other)
             continue
@@ -214,7 +219,8 @@ def _on_a_par(text: str, facts: Sequence[Fact], named: Sequence[Fact]) -> list[l
     rows: list[list[Fact]] = []
     for one, other in itertools.pairwise(facts):
         between = _FORM.sub(" ", text[one.end : other.start].lower()).strip()
-        joined = _JOINED.fullmatch(between) or _ALTERNATIVE.fullmatch(between)
+        ways = (_JOINED, _ALTERNATIVE, _UNKNOWN_BETWEEN)
+        joined = any(way.fullmatch(between) for way in ways)
         if joined or between in (",", ""):
             if rows and rows[-1][-1] is one:
                 rows[-1].append(other)

@@ -14,24 +14,32 @@ from fitgauge.services.common.smallest import first_step, is_here, step_here
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 
+def wants_most_trained(text: str, understood: Understood) -> bool:
+    """Return whether a text asks for the largest micro-batch or the longest sequences."""
+    return _trained_field(text, understood) is not None
+
+
+def _trained_field(text: str, understood: Understood) -> str | None:
+    if understood.micro_batch_size is None and is_about(text, "largest batch"):
+        return "micro_batch_size"
+    if understood.sequence_length is None and is_about(text, "longest sequence"):
+        return "sequence_length"
+    return None
+
+
 def most_trained(
     text: str, understood: Understood, request: TrainingRequest, answer: TrainingAnswer
 ) -> tuple[TrainingRequest, str] | None:
     """Return the request for the largest micro-batch or the longest sequences that fit, where a
     text asks for them, and a sentence that says it with a space behind it; None where it asks
     for no such thing, or nothing fits."""
-    limits = answer.limits
-    if limits is None:
+    field = _trained_field(text, understood)
+    most = getattr(answer.limits, f"max_{field}", None)
+    if field is None or not most:
         return None
-    if understood.micro_batch_size is None and is_about(text, "largest batch"):
-        most = limits.max_micro_batch_size
-        each = f"{most:,} sequence{'' if most == 1 else 's'} in a micro-batch at most. "
-        return (structs.replace(request, micro_batch_size=most), each) if most else None
-    if understood.sequence_length is None and is_about(text, "longest sequence"):
-        longest = limits.max_sequence_length
-        each = f"{longest:,} tokens in a sequence at most. "
-        return (structs.replace(request, sequence_length=longest), each) if longest else None
-    return None
+    noun = f"sequence{'' if most == 1 else 's'} in a micro-batch"
+    each = f"{most:,} {noun if field == 'micro_batch_size' else 'tokens in a sequence'} at most. "
+    return structs.replace(request, **{field: most}), each
 
 
 def most_of(

@@ -44,6 +44,8 @@ _SMALLEST_MEMORY = 10
 """Of each GPU in a product [GB]: a smaller factor is bytes per parameter."""
 
 _SCALE = {"k": 1024, "m": 1024 * 1024, "w": 10_000, "千": 1000, "万": 10_000, "萬": 10_000}
+_POWERS = {float((1 << power) // 1000): 1 << power for power in range(15, 21)}
+"""Powers of two by their thousands: 131k is 131,072."""
 _WORDS = {
     **dict.fromkeys(("million", "millions", "mio", "millionen"), "m"),
     **dict.fromkeys(("billion", "billions", "mrd", "milliarden", "milliards"), "b"),
@@ -249,6 +251,8 @@ def _read_measured(scan: Scan, number: _Number) -> int:
         return scan.emit("PARAMS", f"{amount:g}m", first, last)
     if unit == "m" and spelled:
         return scan.emit("NUM", amount * _MILLION, first, last)
+    if unit == "k" and amount in _POWERS:
+        return scan.emit("NUM", float(_POWERS[amount]), first, last)
     if unit in _SCALE:
         return scan.emit("NUM", amount * _SCALE[unit], first, last)
     return scan.emit("OTHER", None, first, last)

@@ -75,6 +75,10 @@ _REWRITTEN: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
         r"(--config\s+[a-z]+\d?)(?:_(\d))?/(\d+(?:\.\d+)?B)_",
         lambda name: f"{name[1]}{'.' + name[2] if name[2] else ''} {name[3]} ",
     ),
+    # What is in use of memory: "22 of 24 GB"
+    (r"(?i)\b\d+(?:\.\d+)?\s?(?:gi?b?)?(?: out)? of (?=\d+(?:\.\d+)? ?gi?b\b)", ""),
+    # The rank of adapters in a configuration
+    (r"(?<![\w-])r ?= ?(?=\d)", "lora rank "),
     # Kubernetes' name of GPUs before their number
     (r"(?i)\b(?:nvidia|amd|intel)\.com/gpu[\"']?\s*[:=]?\s*[\"']?(?=\d)", "gpus x"),
     # A prompt and its answer: "4k in, 1k out"

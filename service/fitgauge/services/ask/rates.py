@@ -10,10 +10,27 @@ _RATE = re.compile(
     r"(?:s|sec|second)\b|[rq]ps\b)",
     re.IGNORECASE,
 )
+_PARTS = {"half": 0.5, "a third": 1 / 3, "a quarter": 0.25}
+_AT_ONCE = re.compile(
+    r"\b(half|a third|a quarter|(\d{1,2}) ?%) (?:of )?(?:\w+ ){0,4}?"
+    r"(?:online|active|at once|at the same time|concurrent\w*|simultaneous\w*|at peak)\b"
+    r"|(\d{1,2}) ?% ?(?:同时)?(?:在线|并发)",
+    re.IGNORECASE,
+)
 HOURS_OF_A_MONTH = 730
 """A twelfth of a year."""
 MOST_AT_ONCE = 1024
 """Requests at once that are tried."""
+
+
+def share_at_once(text: str) -> float:
+    """Return which share of the people of a text it has at once: "10 % of them online"; 1 where it
+    says none."""
+    match = _AT_ONCE.search(text)
+    if match is None:
+        return 1.0
+    percent = match[2] or match[3]
+    return int(percent) / 100 if percent else _PARTS[match[1].lower()]
 
 
 def requests_a_second(text: str) -> float | None:

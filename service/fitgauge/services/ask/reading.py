@@ -1,5 +1,6 @@
 """Which of the facts in a question are meant: one model, one GPU, one value a setting."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -61,6 +62,7 @@ from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.operations import Reading, Signs, operation_of
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.pixels import without_pixels
+from fitgauge.services.ask.rates import share_at_once
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Understood
@@ -158,13 +160,6 @@ class _Choice:
     def reading(self) -> Reading:
         """Choose, and return the result."""
         model, models = self._models()
-        beyond = {name: does for name in models if (does := out_of_scope(name))}
-        if 0 < len(beyond) < len(models):
-            self._notes += [
-                f"model: {name} {does}: not estimated." for name, does in beyond.items()
-            ]
-            models = [name for name in models if name not in beyond]
-            model, models = (models[0], []) if len(models) == 1 else (None, models)
         settings = self._settings()
         if not self._training and (flags := offloaded(self._text)):
             settings["flags"] = flags
@@ -307,6 +302,12 @@ class _Choice:
         facts = [fact for fact in self._of(*names) if fact.start not in data]
         facts = without_other_words(facts, self._names)
         facts = list(in_families(self._text, facts, self._names))
+        beyond = {str(one.value): does for one in facts if (does := out_of_scope(str(one.value)))}
+        if any(str(one.value) not in beyond for one in facts):
+            self._notes += [
+                f"model: {name} {does}: not estimated." for name, does in beyond.items()
+            ]
+            facts = [one for one in facts if str(one.value) not in beyond]
         if not self._training and (draft := draft_model(self._text, facts)) is not None:
             self._draft = str(draft.value)
             facts = [fact for fact in facts if fact.value != draft.value]
@@ -341,7 +342,8 @@ class _Choice:
                 one.start for one in self._of("format") if of_the_optimizer(self._text, one)
             }
         else:
-            fields["concurrency"] = self._largest("users") or self._largest("batch")
+            people = self._largest("users") or self._largest("batch")
+            fields["concurrency"] = people and math.ceil(people * share_at_once(self._text))
             fields["lora_slots"] = self._adapters
             speeds = wanted_speeds(self._text, self._of("speed"))
             fields["min_tokens_per_second_per_request"] = self._widest(speeds)

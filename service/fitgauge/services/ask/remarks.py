@@ -87,6 +87,10 @@ _REMARKS = (
         " `max_usd_per_hour` for a limit.",
     ),
     (
+        re.compile(r"[€£]\s?\d[\d.,]*k?|\d[\d.,]*k?\s?[€£](?=\s*(?:/|per|an?) ?(?:h|mo))"),
+        "taken as so many US dollars.",
+    ),
+    (
         re.compile(r"\b(?:steam deck|rog ally|playstation|xbox|chromebook)\b"),
         "not in the catalog; send the memory that its GPU has as `gpu`, such as 16GB.",
     ),

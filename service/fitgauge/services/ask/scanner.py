@@ -99,7 +99,7 @@ def _read(scan: Scan, index: int) -> int:
 
 def _read_sign(scan: Scan, index: int) -> int:
     piece = scan.pieces[index]
-    if piece.low == "$":
+    if piece.low in "$€£":
         return scan.emit("MONEY", None, index, index)
     if piece.low == "%":
         return scan.emit("PERCENT", None, index, index)

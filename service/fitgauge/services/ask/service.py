@@ -20,6 +20,7 @@ from fitgauge.services.ask.most import (
     most_trained,
     to_fit,
     wants_most,
+    wants_most_trained,
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.operations import Reading
@@ -49,12 +50,16 @@ from fitgauge.services.ask.tables import (
 from fitgauge.services.ask.topics import is_about
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest, Launch
+from fitgauge.services.common.smallest import step_here
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
 from fitgauge.services.recommend.schemas import RecommendAnswer
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 Answers = Mapping[Operation, Callable[[Any], Awaitable[msgspec.Struct]]]
 """The service of each operation."""
+
+_NEEDED = frozenset({"model", "models", "gpu", "gpus", "log"})
+"""Fields without which there is no question."""
 
 _DIVIDES = next(name for name, engine in ENGINES.items() if engine.line_up is not None)
 """The engine that divides a model over GPUs of several kinds."""
@@ -223,11 +228,18 @@ class AskService:
     ) -> TrainingAnswer:
         """Return the answer at the largest micro-batch or the longest sequences, said first, where
         a text asks for them."""
-        most = most_trained(reading.text, reading.understood, request, result)
+        most, lead = most_trained(reading.text, reading.understood, request, result), ""
+        step = step_here(result.suggestions) if result.verdict == "does_not_fit" else None
+        if step is not None and wants_most_trained(reading.text, reading.understood):
+            request = structs.replace(request, **step.request)
+            again = await self._train(request)
+            if again.model.parameters == result.model.parameters:
+                most = most_trained(reading.text, reading.understood, request, again)
+                lead = f"To fit, {step.change}. "
         if most is None:
             return result
         again = await self._train(most[0])
-        return structs.replace(again, summary=most[1] + again.summary)
+        return structs.replace(again, summary=lead + most[1] + again.summary)
 
     async def _table(
         self, reading: Reading, request: CompareRequest, table: CompareAnswer
@@ -248,7 +260,8 @@ class AskService:
         lead = speeds_in_words(each)
         if asks_most and rows:
             lead = most_of_each(reading.text, reading.understood, row_names(rows, table), each)
-        if is_about(reading.text, "one gpu"):
+        at_once = reading.understood.models and not is_about(reading.text, "comparison")
+        if at_once or is_about(reading.text, "one gpu"):
             lead = together(table) or lead
         nearest = nearest_rows(reading.understood, table)
         each = await self._each([as_question(row, reading.understood) for row in nearest])
@@ -273,11 +286,14 @@ def _instead(
     reading: Reading, request: msgspec.Struct, error: FitgaugeError
 ) -> tuple[Reading, msgspec.Struct] | None:
     """Return a question with what an error says to send where nothing does what is asked, such as
-    the longest context that a model reads; None where that is no other question."""
-    sent = error.send or ({error.field: None} if error.field else {})
-    fields = {name: value for name, value in sent.items() if hasattr(request, name)}
+    the longest context that a model reads, else without the setting that is wrong; None where that
+    is no other question."""
+    sent = error.send if error.code == "unsupported" else {error.field: None}
+    fields = {name: value for name, value in sent.items() if name and hasattr(request, name)}
+    if "draft_model" in fields:
+        fields["speculative_tokens"] = None
     is_other = any(getattr(request, name) != value for name, value in fields.items())
-    if error.code not in ("unsupported", "impossible-degrees") or not is_other:
+    if not is_other or not fields.keys().isdisjoint(_NEEDED):
         return None
     changed = {name: value for name, value in fields.items() if hasattr(reading.understood, name)}
     read = reading._replace(understood=structs.replace(reading.understood, **changed))

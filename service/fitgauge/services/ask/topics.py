@@ -12,9 +12,12 @@ Topic = Literal[
     "cache", "one gpu", "whole context", "nodes", "month",
 ]  # fmt: skip
 
+_WORDS = r"(?:\s+(?!(?:for|to|do|does|can|would|will|are|of|on|and)\b)[\w.-]+){0,7}\s+"
+_SENDERS = (
+    r"users|requests|people|clients|sessions|sequences|streams|chats|agents|conversations|dev\w+"
+)
 _OTHERS = (
-    r"(?:\s+\w+){0,2}\s+(?:users|requests|people|clients|sessions|sequences|streams|chats|agents"
-    r"|hours|days|weeks|developers|devs|conversations|layers|tokens|adapters|replicas|copies"
+    rf"{_WORDS}(?:{_SENDERS}|hours|days|weeks|layers|tokens|adapters|replicas|copies"
     r"|instances|models)\b"
 )
 """What is counted where it is no GPU: "how many users can an A100 serve"."""
@@ -144,9 +147,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|(?:多长|多大|多少|最长|最大)(?:的)?上下文|上下文.{0,8}(?:多长|多大|多少)"
     ),
     "most requests": (
-        r"\bhow many\b[^.?,;]{0,16}?\b(?:users|requests|people|clients|sessions|streams|chats"
-        r"|agents"
-        r"|devs|developers|conversations|sequences|concurrent|parallel|simultaneous)\b"
+        rf"\bhow many{_WORDS}(?:{_SENDERS}|concurrent|parallel|simultaneous)\b"
         r"|\bmax(?:imum)? (?:concurren\w+|number of (?:concurrent )?(?:users|requests))\b"
         r"|\b(?:max(?:imum)?|largest|biggest|how (?:big|large)(?: of)? a)\b[^.?,;]{0,12}\b"
         r"batch(?:es)?\b"

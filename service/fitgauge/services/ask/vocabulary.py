@@ -36,7 +36,8 @@ _SETTINGS: Mapping[str, str] = {
     "USERS": (
         "users|user|concurrent users|concurrent requests|concurrent|concurrency|concurrently|"
         "at once|at a time|at the same time|in parallel|"
-        "parallel users|parallel requests|simultaneous users|simultaneous requests|clients|client|"
+        "parallel users|parallel requests|simultaneous users|simultaneous requests|simultaneous|"
+        "chats|simultaneous chats|concurrent chats|clients|client|"
         "concurrent clients|requests|sessions|devs|developers|engineers|employees|colleagues|"
         "analysts|students|agents|coders|parallel sequences|max num seqs|max num seq|people|"
         "ppl|folks|num parallel|n parallel|requests concurrently|streams|"

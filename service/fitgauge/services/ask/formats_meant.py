@@ -88,30 +88,22 @@ def format_meant(text: str, facts: Sequence[Fact], *, training: bool) -> str | N
 
 
 def with_caches(text: str, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the facts with a format that is set against one of the KV cache as the same: "fp8 or
-    fp16 kv cache"."""
+    """Return the facts with a format that is set against one of the KV cache as the same, "fp8 or
+    fp16 kv cache", and that of a text about the cache: "KV cache of a 70b at 128k in fp8"."""
     result = list(facts)
     places = [at for at, fact in enumerate(facts) if fact.kind in ("format", "cache")]
-    for one, other in itertools.pairwise(places):
-        between = text[result[one].end : result[other].start]
-        if _OF_CACHES.fullmatch(between) and "cache" in (result[one].kind, result[other].kind):
-            for at in (one, other):
-                value = CACHE_TYPES.get(str(result[at].value), result[at].value)
-                result[at] = result[at]._replace(kind="cache", value=value)
-    return result
-
-
-def of_the_cache(text: str, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the facts with the one format of a text about the KV cache alone as that of the cache:
-    "KV cache of llama 70b at 128k in fp8"."""
-    named = [fact for fact in facts if fact.kind in ("format", "cache")]
-    of_it = len(named) == 1 and is_about(text, "cache") and _IN.search(text[: named[0].start])
-    return [
-        fact._replace(kind="cache", value=CACHE_TYPES.get(str(fact.value), fact.value))
-        if of_it and fact is named[0]
-        else fact
-        for fact in facts
+    pairs = [
+        pair
+        for pair in itertools.pairwise(places)
+        if _OF_CACHES.fullmatch(text[result[pair[0]].end : result[pair[1]].start])
+        and "cache" in (result[pair[0]].kind, result[pair[1]].kind)
     ]
+    if len(places) == 1 and is_about(text, "cache") and _IN.search(text[: result[places[0]].start]):
+        pairs = [(places[0], places[0])]
+    for at in itertools.chain.from_iterable(pairs):
+        value = CACHE_TYPES.get(str(result[at].value), result[at].value)
+        result[at] = result[at]._replace(kind="cache", value=value)
+    return result
 
 
 def is_file(text: str, fact: Fact) -> bool:

@@ -5,7 +5,6 @@ from collections.abc import Collection
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.serving.options import ALL_LAYERS
-from fitgauge.engine.serving.registry import ENGINES
 
 _OFFLOADED = re.compile(
     r"(?<!kv )(?<!cache )\boffload\w*\b[^.?]{0,24}\b(?:ram|cpu|(?:system|host|main) memory)\b"
@@ -62,13 +61,6 @@ def without_offloaded(text: str) -> str:
     for pattern in (_OFFLOADED_SIZE, _LAYERS):
         text = pattern.sub(lambda match: " " * len(match[0]), text)
     return text
-
-
-def engine_of_layers(fields: Collection[str]) -> str | None:
-    """Return the engine whose flags state layers; None where none are stated."""
-    stated = {"n_gpu_layers", "n_cpu_moe"} & set(fields)
-    rows = (row.name for row in ENGINES.values() if stated <= row.options)
-    return next(rows, None) if stated else None
 
 
 def host_memory(

@@ -12,7 +12,6 @@ from fitgauge.services.ask.intent import DISTILLS
 from fitgauge.services.ask.names import ModelNames
 from fitgauge.services.ask.topics import is_about
 from fitgauge.services.ask.vocabulary import (
-    METHOD_PHRASES,
     NOISE,
     PHRASES,
     SERVING,
@@ -189,7 +188,7 @@ def unknown_name(text: str, size: Fact) -> str | None:
     of the language does, or none."""
     match = _LIKE_A_NAME.search(text[: size.start])
     word = match[1].lower() if match is not None else ""
-    others = word in _DESCRIBING or any((word,) in one for one in (PHRASES, METHOD_PHRASES))
+    others = word in _DESCRIBING or (word,) in PHRASES
     return None if match is None or others else match[1]
 
 

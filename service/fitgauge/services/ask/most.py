@@ -14,12 +14,8 @@ from fitgauge.services.common.smallest import first_step, is_here, step_here
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 
-def wants_most_trained(text: str, understood: Understood) -> bool:
-    """Return whether a text asks for the largest micro-batch or the longest sequences."""
-    return _trained_field(text, understood) is not None
-
-
-def _trained_field(text: str, understood: Understood) -> str | None:
+def trained_most(text: str, understood: Understood) -> str | None:
+    """Return the field of a training of which a text asks the most that fits; None for none."""
     if understood.micro_batch_size is None and is_about(text, "largest batch"):
         return "micro_batch_size"
     if understood.sequence_length is None and is_about(text, "longest sequence"):
@@ -33,7 +29,7 @@ def most_trained(
     """Return the request for the largest micro-batch or the longest sequences that fit, where a
     text asks for them, and a sentence that says it with a space behind it; None where it asks
     for no such thing, or nothing fits."""
-    field = _trained_field(text, understood)
+    field = trained_most(text, understood)
     most = getattr(answer.limits, f"max_{field}", None)
     if field is None or not most:
         return None

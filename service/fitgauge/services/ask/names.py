@@ -27,33 +27,18 @@ _SOCKET = re.compile(r"sxm\d?|hbm\d?e?|gddr\d\w?")
 
 _MACS = frozenset({"mac", "macs", "macbook", "macbooks", "imac", "apple", "studio", "mini", "air"})
 
-_COMMON = frozenset(
-    {
-        "pro", "max", "ultra", "server", "desktop", "framework", "ai", "d", "v", "x", "lite",
-        "mega", "super", "data", "center", "grid", "station", "pc", "vf", "slice", "ac", "core",
-        "grace", "spark", "nano", "thor", "atlas", "hl", "ti", "xt", "xp", "1", "2", "3", "nx",
-        "gre", "laptop", "nvl", "ada", "pcie", "sff", "mini", "air", "studio", "xtx", "vii",
-        "oam",
-    }
-)  # fmt: skip
+_COMMON = frozenset({
+    "pro", "max", "ultra", "server", "desktop", "framework", "ai", "d", "v", "x", "lite", "mega",
+    "super", "data", "center", "grid", "station", "pc", "vf", "slice", "ac", "core", "grace",
+    "spark", "nano", "thor", "atlas", "hl", "ti", "xt", "xp", "1", "2", "3", "nx", "gre", "laptop",
+    "nvl", "ada", "pcie", "sff", "mini", "air", "studio", "xtx", "vii", "oam",
+})  # fmt: skip
 """Words of names of GPUs that alone name none."""
 
-_PROSE = frozenset(
-    {
-        "it",
-        "en",
-        "fr",
-        "embedding",
-        "embed",
-        "reasoning",
-        "text",
-        "code",
-        "step",
-        "all",
-        "static",
-        "native",
-    }
-)
+_PROSE = frozenset({
+    "it", "en", "fr", "embedding", "embed", "reasoning", "text", "code", "step", "all", "static",
+    "native",
+})  # fmt: skip
 """Words of names that after a space belong to the sentence: "bge-m3 embedding"."""
 
 _LONG_STEM = 5

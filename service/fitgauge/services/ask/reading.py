@@ -22,7 +22,6 @@ from fitgauge.services.ask.formats_meant import (
     format_meant,
     formats_side_by_side,
     is_file,
-    of_the_cache,
     of_the_optimizer,
     with_caches,
 )
@@ -30,7 +29,6 @@ from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
 from fitgauge.services.ask.host_memory import (
-    engine_of_layers,
     host_memory,
     offloaded,
     without_offloaded,
@@ -140,7 +138,7 @@ class _Choice:
         """The question."""
         self._command = command
         """The command that it holds, of which nothing stands in `_text`."""
-        self._facts = of_the_cache(text, with_caches(text, sized_requests(text, facts)))
+        self._facts = with_caches(text, sized_requests(text, facts))
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
@@ -163,7 +161,6 @@ class _Choice:
         settings = self._settings()
         if not self._training and (flags := offloaded(self._text)):
             settings["flags"] = flags
-            settings["engine"] = settings.get("engine") or engine_of_layers(flags)
         if self._training:
             written = tool_settings(self._text)
             if written.get("algorithm") == settings.get("method"):

@@ -7,7 +7,7 @@ from fitgauge.services.ask import vocabulary as v
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import Piece
 
-Phrases = Mapping[v.Phrase, tuple[str, str | None]]
+Phrases = Mapping[v.Phrase, v.Meaning]
 """Phrases, each with its kind of token and its value where it has one."""
 
 DASHES = frozenset("-–—_/~")

@@ -51,17 +51,14 @@ class Scanner:
             for word in (name, *row.words)
             for phrase in (tuple(re.findall(r"[a-z]+|\d+", word.lower())), (word.lower(),))
             if not word.isdigit() and word.lower() not in self._models.families
-        } | dict(v.ENGINE_PHRASES)
-        phrases: dict[v.Phrase, tuple[str, str | None]] = {
-            phrase: (kind, None) for phrase, kind in v.PHRASES.items()
         }
+        phrases: dict[v.Phrase, v.Meaning] = {
+            phrase: ("ENGINE", name) for phrase, name in engines.items() if phrase
+        }
+        phrases |= v.PHRASES
         for words in map(tuple, map(str.split, v.TRAINING)):
             if len(words) > 1 and words[:1] not in phrases:
                 phrases.setdefault(words, ("OTHER", None))
-        phrases |= {phrase: ("ENGINE", name) for phrase, name in engines.items() if phrase}
-        phrases |= {phrase: ("TRAINER", name) for phrase, name in v.TRAINER_PHRASES.items()}
-        phrases |= {phrase: ("FRAMEWORK", name) for phrase, name in v.FRAMEWORK_PHRASES.items()}
-        phrases |= {phrase: ("METHOD", name) for phrase, name in v.METHOD_PHRASES.items()}
         return phrases
 
 
@@ -109,31 +106,14 @@ def _read_sign(scan: Scan, index: int) -> int:
         return index + 1
     if piece.low == "/" and scan.last_kind() in ("NUM", "MONEY") and _is_time(scan, index + 1):
         return index + 1
-    if piece.low == "-" and not piece.glued and (flag := _FLAG.match(scan.text, piece.start)):
+    if piece.low == "-" and not piece.glued and _FLAG.match(scan.text, piece.start):
         scan.part(index)  # the number before it is of another one
-        if (after := _read_unknown_flag(scan, index + 2, flag.end())) is not None:
-            return after
     if piece.low in _SILENT:
         before = scan.peek(index - 1)
         if piece.low in "=~≈" and before is not None and before.low.isdigit():
             return scan.emit("OTHER", None, index, index)
         return index + 1
     return scan.emit("OTHER", None, index, index)
-
-
-def _read_unknown_flag(scan: Scan, first: int, end: int) -> int | None:
-    """Read a flag of which no setting is known with its number, which so counts nothing that
-    stands behind it: "--n-cpu-moe 20 12gb". None for other flags, and those without a number.
-
-    first: the first piece of its name; end: where that ends."""
-    last = scan.through(first, end)
-    number = scan.peek(last + 1)
-    if number is None or not number.low.isdigit():
-        return None
-    words = range(first, last + 1)
-    if any((phrase := scan.longest_phrase(place)) and phrase[2] == last for place in words):
-        return None
-    return scan.emit("OTHER", None, first, last + 1)
 
 
 def _is_time(scan: Scan, index: int) -> bool:

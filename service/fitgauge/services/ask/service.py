@@ -19,8 +19,8 @@ from fitgauge.services.ask.most import (
     most_of_each,
     most_trained,
     to_fit,
+    trained_most,
     wants_most,
-    wants_most_trained,
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.operations import Reading
@@ -230,7 +230,7 @@ class AskService:
         a text asks for them."""
         most, lead = most_trained(reading.text, reading.understood, request, result), ""
         step = step_here(result.suggestions) if result.verdict == "does_not_fit" else None
-        if step is not None and wants_most_trained(reading.text, reading.understood):
+        if step is not None and trained_most(reading.text, reading.understood) is not None:
             request = structs.replace(request, **step.request)
             again = await self._train(request)
             if again.model.parameters == result.model.parameters:

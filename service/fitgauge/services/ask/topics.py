@@ -206,7 +206,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"(?<!in )\bfull\b(?!(?:[ -]\w+)?[ -](?:context|ctx|length|precision|sequence|window"
         r"|epochs?"
         r"|checkpoint\w*|recompute|shard\w*|dataset|data|node|nodes|gpus?|size|speed|batch)\b)"
-        r"|\bfully\b(?=\s*(?:$|[.?!,;]|on\b|with\b))"
+        r"|\bfully\b(?=\s*(?:$|[.?!,;]|on\b|with\b|train|f[iu]ne|tun))"
     ),
     "price of tokens": (
         r"\b(?:price|cost|usd|dollars?|\$)\b[^.?]{0,16}\bper\b[^.?]{0,16}\btokens?\b"

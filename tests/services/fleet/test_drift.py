@@ -9,7 +9,7 @@ from fitgauge.services.fleet.drift import DriftSummary, Releases
 from fitgauge.services.fleet.fleet_file import read_fleet
 
 FLEET = """
-models = ["OpenGVLab/InternVL3-38B", "Qwen/Qwen-14B-Chat", "Qwen/Qwen3-8B"]
+models = ["Qwen/Qwen2.5-72B-Instruct-AWQ", "Qwen/Qwen-14B-Chat", "Qwen/Qwen3-8B"]
 gpus = ["H100", "L40S"]
 
 [[loads]]

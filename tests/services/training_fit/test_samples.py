@@ -2,6 +2,8 @@
 
 import pytest
 
+from fitgauge.errors import InvalidRequestError
+
 ASKED = {
     "model": "meta-llama/Llama-3.1-8B", "gpu": "H200", "method": "lora", "framework":
     "transformers", "loss": "fused", "activation_checkpointing": "none", "sequence_length": 2048,
@@ -60,3 +62,37 @@ def test_equal_lengths_and_growing_segments_reserve_no_more(train, mean, grows):
 )
 def test_samples_that_vary_are_padded_where_several_make_a_batch(train, sent, padded):
     assert train(**sent).understood_as["padded"] is padded
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "flash"])
+def test_packed_samples_of_a_micro_batch_are_one_row(train, attention):
+    """sdpa reads a mask of the whole row, flash the ends of its samples."""
+    asked = {"attention": attention, "activation_checkpointing": "full"}
+    packed = train(micro_batch_size=4, packed=True, **asked)
+    row = train(sequence_length=4 * 2048, padded=attention == "sdpa", **asked)
+    assert of(packed, "activations") == of(row, "activations")
+    plain = of(train(micro_batch_size=4, **asked), "activations")
+    grown = of(packed, "activations") - plain
+    mask = (4 * 2048) ** 2
+    assert grown > 3 * mask if attention == "sdpa" else grown < mask / 8
+    assert packed.understood_as["packed"] is True
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"algorithm": "dpo"}, {"padded": True}, {"model": "Qwen/Qwen2.5-VL-7B-Instruct"}],
+    ids=str,
+)
+def test_only_text_of_supervised_training_is_packed(train, fields):
+    with pytest.raises(InvalidRequestError) as error:
+        train(packed=True, **fields)
+    assert error.value.field == "packed"
+
+
+@pytest.mark.parametrize(
+    ("trainer", "says_so"), [("trl", False), ("unsloth", True), ("ms-swift", True)]
+)
+def test_a_command_that_does_not_pack_says_so(train, trainer, says_so):
+    answer = train(packed=True, trainer=trainer, framework=None, loss=None, attention="sdpa")
+    assert ("packed" in {one.field for one in answer.warnings}) == says_so
+    assert says_so or "--packing true" in answer.launch.command

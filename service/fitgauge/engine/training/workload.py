@@ -98,6 +98,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     as long."""
     padded: bool = False
     """Whether attention reads a mask of padding."""
+    packed: bool = False
+    """Whether the sequences of a micro-batch are one row, of samples that attention keeps apart."""
     micro_batch_size: int = 1
     """Sequences of one forward pass on one rank."""
     micro_batches: int = 1

@@ -46,6 +46,7 @@ def workload_fields(
         "sequence_length": workload.sequence_length,
         "mean_sequence_length": workload.mean_sequence_length,
         "padded": workload.padded,
+        "packed": workload.packed,
         "micro_batch_size": workload.micro_batch_size,
         "micro_batches": workload.micro_batches,
         "activation_checkpointing": workload.activation_checkpointing,

@@ -99,6 +99,13 @@ class StepFields(SharedFields, kw_only=True):
             " mean_sequence_length is below sequence_length and micro_batch_size above 1."
         ),
     ] = None
+    packed: Annotated[
+        bool | None,
+        doc(
+            "Samples are packed, and those of a micro-batch are one row (TRL's packing, bfd):"
+            " sdpa and eager read a mask of all of it. Default false."
+        ),
+    ] = None
     micro_batches: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         doc(

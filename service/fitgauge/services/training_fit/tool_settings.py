@@ -121,6 +121,7 @@ _NAMES: Mapping[tuple[str, Read], str] = {
     ("loss", _where_on("fused")): "use_liger_kernel enable_liger_kernel use_liger",
     ("loss", _one_of(chunked_nll="recomputed", nll="full")): "loss_type",
     ("compile", _where_on(True)): "torch_compile",
+    ("packed", _where_on(True)): "packing sample_packing",
     ("method", _where_on("dora")): "use_dora peft_use_dora",
     ("method", _where_on("qlora")): "load_in_4bit",
     ("method", lambda text: "qlora" if text == "4" else None): "quantization_bit quant_bits",
@@ -194,6 +195,8 @@ def tool_settings(text: str) -> dict[str, object]:
                 fields[field], rank[field] = value, order.index(key)
     if (trainer := _TRAINERS.search(text)) is not None:
         fields.setdefault("algorithm", (trainer["script"] or trainer["class"]).lower())
+    if fields.get("algorithm", "sft") != "sft":
+        fields.pop("packed", None)  # of supervised training alone
     if fields or _TRAINERS.search(text):
         for (field, value), sign in _SIGNS.items():
             if field not in fields and sign.search(text):

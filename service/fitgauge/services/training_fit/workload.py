@@ -115,7 +115,11 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "pipeline_chunks": megatron.chunks(request),
         "micro_batches": micro_batches,
         "micro_batch_size": micro_batch_size,
-        "padded": varied and micro_batch_size > 1 if request.padded is None else request.padded,
+        "padded": (
+            varied and micro_batch_size > 1 and not request.packed
+            if request.padded is None
+            else request.padded
+        ),
         "context_parallel": context,
         "data_parallel": data,
         "fsdp_version": request.fsdp_version
@@ -131,6 +135,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         derived["optimizer_implementation"] = request.optimizer_implementation or "fused"
     workload = TrainingWorkload(**(_sent(request) | derived))
     _refuse_quantized(request, method)
+    _refuse_packed(request, workload, spec)
     _refuse(workload, spec, count)
     return workload
 
@@ -149,6 +154,17 @@ def _zero_stage(request: TrainingRequest, framework: Framework, pipeline: int, r
     if framework == "fsdp" and pipeline > 1:
         return 2  # torchtitan keeps parameters gathered then (distributed/fsdp.py)
     return _ZERO[framework]
+
+
+def _refuse_packed(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> None:
+    """Raise InvalidRequestError where rows of packed samples cannot be what is trained on."""
+    is_sft = parse_algorithm(request.algorithm) == "sft" and spec.task == "generate"
+    if workload.packed and (not is_sft or workload.images or workload.padded):
+        raise InvalidRequestError(
+            "Rows of packed samples are text for supervised training, without padding.",
+            hint="Leave packed out, or send algorithm sft, images 0 and no padded.",
+            field="packed",
+        )
 
 
 def _refuse_quantized(request: TrainingRequest, method: Method) -> None:

@@ -178,14 +178,19 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
     """Return the sizes and settings of this workload's layers."""
     form = precision_policy(workload)
     width = BITS[form.weights] // 8
+    rows = 1 if workload.packed else workload.micro_batch_size
+    row = workload.sequence_length * workload.micro_batch_size // rows
+    # what sets flash attention apart are the samples' ends, any other a mask of the row
+    # (transformers masking_utils.py, find_packed_sequence_indices)
+    masked = workload.packed and workload.attention not in ("flash", "flex")
     return LayerContext(
         traits=traits_of(spec),
         # flex saves what flash does: its inputs, its output and a log-sum of every row
         attention="flash" if workload.attention == "flex" else workload.attention,
         block_masks=workload.attention == "flex" and traits_of(spec).sinks,
-        sequence=-(-workload.sequence_length // workload.context_parallel),
-        keys=workload.sequence_length,
-        batch=workload.micro_batch_size,
+        sequence=-(-row // workload.context_parallel),
+        keys=row,
+        batch=rows,
         hidden=spec.hidden_size,
         crossed=workload.images * workload.image_tokens,
         crossed_grad=not workload.uses_adapters or workload.train_vision_tower,
@@ -205,7 +210,7 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
         fused_experts=workload.fused_experts,
         repeats_keys=workload.repeats_keys,
         lora_dropout=workload.lora_dropout > 0,
-        padded=workload.padded,
+        padded=workload.padded or masked,
         heads=workload.tensor_parallel,
         stream=workload.tensor_parallel if workload.sequence_parallel else 1,
         saves_gathered=workload.dtensor,

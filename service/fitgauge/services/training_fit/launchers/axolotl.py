@@ -180,6 +180,7 @@ def _sharding(workload: TrainingWorkload) -> dict[str, object]:
 
 AXOLOTL = Tool(
     name="axolotl",
+    packs=True,
     title="axolotl",
     version="0.18",
     loads_by_transformers=True,

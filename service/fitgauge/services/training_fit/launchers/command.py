@@ -208,6 +208,8 @@ def _without_flags(workload: TrainingWorkload, tool: Tool | None) -> Iterator[No
             "The command runs transformers' own layers: send trainer"
             f" {runners[workload.kernels]} for kernels {workload.kernels}.",
         )
+    if workload.packed and not (tool.packs if tool else workload.framework != "megatron"):
+        yield lacking("packed", "The command does not pack samples: set it in the tool itself.")
     if workload.ema != "none":
         yield lacking(
             "ema",

@@ -26,6 +26,7 @@ from fitgauge.services.training_fit.launchers.tool import (
     SUPERVISED,
     Default,
     Tool,
+    lacking,
 )
 from fitgauge.services.training_fit.launchers.trainer import fused_by_liger, unsupported_by_trainer
 from fitgauge.services.training_fit.launchers.words_as_files import (
@@ -88,6 +89,8 @@ def _optimizer(workload: TrainingWorkload) -> dict[str, str]:
 def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
     yield from unsupported_by_trainer(model, workload, setup, _OWN_OPTIMIZERS)
     yield from fused_by_liger(workload)
+    if workload.packed and workload.attention != "flash":
+        yield lacking("packed", "ms-swift packs samples under flash attention alone.")
 
 
 def _sampled(workload: TrainingWorkload, setup: Setup) -> dict[str, object]:
@@ -155,6 +158,7 @@ def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:
 
 MS_SWIFT = Tool(
     name="ms-swift",
+    packs=True,
     title="ms-swift",
     version="4.6",
     loads_by_transformers=True,

@@ -162,6 +162,7 @@ if __name__ == "__main__":
 
 NEMO = Tool(
     name="nemo",
+    packs=True,
     title="NeMo",
     version="Megatron-Bridge, main of August 2026",
     selective=True,

@@ -224,6 +224,8 @@ class Tool:
     """Its DeepSpeed configurations name no optimizer, so transformers' Trainer makes it."""
     selective: bool = False
     """Its command has a flag for selective activation checkpointing."""
+    packs: bool = False
+    """Its command packs samples."""
     shards: bool = True
     """It divides states over GPUs; else every process has a copy."""
     trains_whole: bool = False

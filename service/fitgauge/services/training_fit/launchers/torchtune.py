@@ -147,6 +147,7 @@ _WIDER = Change((2024, 11, 7), (0, 4))
 
 TORCHTUNE = Tool(
     name="torchtune",
+    packs=True,
     title="torchtune",
     version="0.7",
     writer="torchtune",

@@ -109,6 +109,7 @@ def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list
         "--model_name_or_path": path_of(model),
         "--dataset_name": "DATASET",
         **_lengths(workload, setup),
+        "--packing": turned_on(workload.packed and setup.algorithm == "sft"),
         **_trainer(workload),
         "--attn_implementation": attention_name(workload),
         "--dtype": DTYPES.get(precision_policy(workload).weights, "bfloat16"),
@@ -267,6 +268,7 @@ _LISTS = frozenset(("reward_funcs",))
 
 TRL = Tool(
     name="trl",
+    packs=True,
     title="TRL",
     version="1.10",
     loads_by_transformers=True,

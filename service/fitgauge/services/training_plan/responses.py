@@ -138,7 +138,8 @@ def echo(
     if named_framework(request) is not None:
         filled["framework"] = choices.frameworks[0]
     # a base in 16 bit is that of a question without precision
-    precise = ("precision",) if request.precision or base.base_precision != "half" else ()
+    is_half = any(one.base_precision == "half" for one in workloads)
+    precise = ("precision",) if request.precision or not is_half else ()
     filled |= {
         name: getattr(base, name)
         for name in (*precise, *shared)

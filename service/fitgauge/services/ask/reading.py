@@ -67,7 +67,12 @@ from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.ask.sentences import question_sentences, without_models, without_publishers
 from fitgauge.services.ask.speeds import wanted_speeds
 from fitgauge.services.ask.topics import is_about
-from fitgauge.services.ask.training_words import OPTIMIZERS, is_global_batch, training_words
+from fitgauge.services.ask.training_words import (
+    OPTIMIZERS,
+    is_global_batch,
+    run_words,
+    training_words,
+)
 from fitgauge.services.ask.vocabulary import TRAIN_ALONE
 from fitgauge.services.training_fit.tool_settings import tool_settings
 
@@ -162,7 +167,9 @@ class _Choice:
         if not self._training and (flags := offloaded(self._text)):
             settings["flags"] = flags
         if self._training:
-            written = tool_settings(self._text)
+            written = {**run_words(self._text), **tool_settings(self._text)}
+            if written.get("eval_batch_size") == settings.get("micro_batch_size"):
+                settings.pop("micro_batch_size", None)  # the batch is that of evaluation
             if written.get("algorithm") == settings.get("method"):
                 written.pop("algorithm", None)  # the method says it
             settings |= as_read(written)

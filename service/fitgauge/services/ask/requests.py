@@ -284,12 +284,12 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     if training:
         sampler = fields.pop("engine", None)  # of serving, or of completions
         if fields.get("algorithm") in _SAMPLING:
-            fields["rollout_engine"] = sampler
+            fields.setdefault("rollout_engine", sampler)
         prompt, answer = (fields.pop(name, None) for name in ("prompt_tokens", "output_tokens"))
         if fields.get("algorithm") in _SAMPLING:
             if prompt is None and answer == fields.get("sequence_length"):
                 fields.pop("sequence_length", None)  # the prompt's tokens come in addition
-            fields |= {"prompt_length": prompt, "completion_length": answer}
+            fields = {"prompt_length": prompt, "completion_length": answer} | fields
         else:
             fields.pop("group_size", None)
     return fields, notes

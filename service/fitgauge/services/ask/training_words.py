@@ -97,6 +97,20 @@ def is_global_batch(text: str, sequences: float) -> bool:
     return of_all and _OF_ONE_GPU.search(text) is None
 
 
+_RESUMED = re.compile(
+    r"\bresum\w*\b[^.?\n]{0,100}?\bfrom \d{1,4}\b[^.?\n]{0,40}?"
+    r"\b(?:on|to|onto|with) (\d{1,4})\b(?!\s*gb)",
+    re.IGNORECASE,
+)
+"""A run that goes on with other GPUs: "resume from 8 H100s on 4"."""
+
+
+def run_words(text: str) -> Mapping[str, object]:
+    """Return the fields of a run as a whole that the words of a text set."""
+    resumed = _RESUMED.search(text)
+    return {} if resumed is None else {"resume_gpu_count": int(resumed[1])}
+
+
 def training_words(text: str) -> Mapping[str, object]:
     """Return the fields that the words of a text about training set."""
     fields: dict[str, object] = {}

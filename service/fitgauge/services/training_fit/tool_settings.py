@@ -14,7 +14,8 @@ _NAME = r"[A-Za-z_][\w.-]{0,80}+"
 _VALUE = r"\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|\[[^\]\n]{0,400}\]|[^\s,;(){}\[\]\"']{1,200}+"
 _PAIR = re.compile(
     rf"(?<![\w./-])(?:(?P<flag>--{_NAME})(?:[ \t=]+(?P<given>(?!-)(?:{_VALUE})))?"
-    rf"|[\"']?(?P<name>{_NAME})[\"']?[ \t]*[:=][ \t]*(?P<value>{_VALUE}|\{{)?)"
+    rf"|[\"']?(?P<name>{_NAME})[\"']?[ \t]*[:=][ \t]*(?P<value>{_VALUE}|\{{)?"
+    r"|(?P<spoken>[a-z]+_\w{1,60}+)[ \t]+(?P<number>\d+(?:\.\d+)?)\b)"
 )
 _OPENED = re.compile(r"[{}]")
 
@@ -82,6 +83,7 @@ _NAMES: Mapping[tuple[str, Read], str] = {
         "per_device_train_batch_size micro_batch_size train_micro_batch_size_per_gpu"
         " per_gpu_train_batch_size micro_train_batch_size ppo_micro_batch_size_per_gpu"
         " local_batch_size",
+    ("eval_batch_size", _whole): "per_device_eval_batch_size",
     ("micro_batches", _whole): "gradient_accumulation_steps",
     ("sequence_length", _whole):
         "max_seq_length cutoff_len sequence_len seq_length tokenizer.max_seq_len training.seq_len"
@@ -223,8 +225,9 @@ def _settings(text: str) -> Iterator[_Setting]:
             elif brace[0] == "{":
                 around.append("")
         place = match.end()
-        name = (match["flag"] or match["name"]).lstrip("-").lower().replace("-", "_")
-        value = match["given"] if match["flag"] else match["value"]
+        written = match["flag"] or match["name"] or match["spoken"]
+        name = written.lstrip("-").lower().replace("-", "_")
+        value = match["given"] or match["value"] or match["number"]
         if value == "{":
             around.append(name)
             continue

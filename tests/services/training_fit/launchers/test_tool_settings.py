@@ -71,6 +71,7 @@ PASTED = [
     ),
     ("gradient_checkpointing: false\nfsdp_activation_checkpointing: true",
         {"activation_checkpointing": "full"}),
+    ("per_device_eval_batch_size 8, lora_r 32", {"eval_batch_size": 8, "lora_rank": 32}),
     ("How much does LoRA of a 7B need? My stage: 2, the optimizer: I do not know.", {}),
 ]  # fmt: skip
 

@@ -247,7 +247,7 @@ _FLAGS: dict[str, str] = {
         kimi_k25
     """,
     "unquantized_tower": """
-        granite_speech llama4
+        granite_speech granite_speech_plus llama4
     """,
     "cache_dtype_ignored": """
         falcon

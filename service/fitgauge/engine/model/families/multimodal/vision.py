@@ -160,6 +160,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
         head="thinker.lm_head.", ties="text"),
     "ultravox": Wrapper("llama", speech.ultravox, stem="language_model.model.",
         head="language_model.lm_head.", ties="text"),
+    "granite_speech_plus": Wrapper("granite", speech.granite_speech, stem="language_model.model.",
+        head="language_model.lm_head.", tied=True),
     "granite_speech": Wrapper("granite", speech.granite_speech, stem="language_model.model.",
         head="language_model.lm_head.", tied=True),
     "lfm2_vl": Wrapper("lfm2", projectors.lfm2, stem="model.language_model.", tied=True),

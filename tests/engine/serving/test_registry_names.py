@@ -11,9 +11,13 @@ from fitgauge.engine.training.workload import Framework
 PACKAGE = Path(fitgauge.__file__).parent
 TRAINING = "training"
 """In the name of services and modules in which `transformers` is a training framework."""
-TOOLS = (PACKAGE / "services/training_fit/launchers", PACKAGE / "services/tools/aliases.py")
-"""A training tool's file names the engine that the tool samples with, and agents' aliases name
-`transformers` as a training framework."""
+TOOLS = (
+    PACKAGE / "services/training_fit/launchers",
+    PACKAGE / "services/training_fit/tool_settings.py",
+    PACKAGE / "services/tools/aliases.py",
+)
+"""A training tool's file and the words of its settings name the engine that the tool samples with,
+and agents' aliases name `transformers` as a training framework."""
 
 
 def named_engines(source: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from fitgauge.engine.serving.options import ALL_LAYERS
         ([r"blk\.[0-9]\.ffn_.*_exps=CPU"], 10),
         ([r"blk\.[0-4]\.ffn_.*_exps=CPU", r"blk\.[5-9]\.ffn_.*_exps=CPU"], 10),
         ([r"blk\.[0-4]\.ffn_.*_exps=CPU,blk\.[5-9]\.ffn_.*_exps=CPU"], 10),
+        ([rf"blk\.{layer}\.ffn_.*_exps=CPU" for layer in range(30)], 30),
     ],
 )
 def test_experts_of_the_first_layers_are_a_number(overrides: list[str], layers: int) -> None:
@@ -33,6 +34,7 @@ def test_experts_of_the_first_layers_are_a_number(overrides: list[str], layers: 
         "exps=CUDA0",
         "exps",
         "(exps=CPU",
+        ",".join(["exps=CPU"] * 65),
     ],
 )
 def test_what_no_number_of_layers_says_is_none(override: str) -> None:

@@ -42,6 +42,13 @@ def test_merging_takes_the_base_in_16_bit_the_adapters_and_one_update(train):
         assert merge.fits_gpu
 
 
+def test_without_a_gpu_what_merging_takes_comes_first(train):
+    answer = train(method="lora", merge=True, gpu=None)
+    assert answer.merge.disk_bytes == 2 * PARAMETERS
+    assert answer.summary.startswith("Merging the adapters takes 1")
+    assert "merge" not in {one.field for one in answer.warnings}
+
+
 def test_full_training_has_nothing_to_merge(train):
     assert not hasattr(train(method="full", merge=True, gpu="B300").merge, "disk_bytes")
 

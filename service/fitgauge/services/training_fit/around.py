@@ -15,7 +15,7 @@ from fitgauge.services.training_fit.disk import disk_in_words, training_disk
 from fitgauge.services.training_fit.evaluation import evaluation, evaluation_notes
 from fitgauge.services.training_fit.launchers.command import lacking_run
 from fitgauge.services.training_fit.launchers.run_settings import Field
-from fitgauge.services.training_fit.merge import adapter_merge
+from fitgauge.services.training_fit.merge import adapter_merge, merge_in_words
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.resume import resume
 from fitgauge.services.training_fit.run import run_in_words, run_settings, training_run
@@ -101,10 +101,7 @@ def _sentences(parts: Around | TrainingAnswer) -> Iterator[str]:
             f" {one.max_batch_size} fit."
         )
     if parts.merge is not UNSET:
-        yield (
-            f"Merging the adapters takes {gib(parts.merge.required_bytes)} of host memory or of a"
-            f" GPU, wherever the base is loaded, and {gib(parts.merge.disk_bytes)} on disk."
-        )
+        yield merge_in_words(parts.merge)
     if parts.resume is not UNSET:
         yield _resume_in_words(parts.resume)
 

@@ -4,6 +4,7 @@ from msgspec import UNSET, UnsetType
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.quantity import gib
 from fitgauge.engine.training.states.merging import merge_bytes
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.run_schemas import AdapterMerge
@@ -26,4 +27,12 @@ def adapter_merge(
         disk_bytes=merge.merged,
         formula=merge.formula,
         source=_SOURCE,
+    )
+
+
+def merge_in_words(merge: AdapterMerge) -> str:
+    """Return what merging takes, in a sentence."""
+    return (
+        f"Merging the adapters takes {gib(merge.required_bytes)} of host memory or of a GPU,"
+        f" wherever the base is loaded, and {gib(merge.disk_bytes)} on disk."
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
@@ -18,6 +18,7 @@ from fitgauge.services.common.smallest import gpus_in_words, sizes_in_words
 from fitgauge.services.training_fit.assumptions import METHOD_TITLES
 from fitgauge.services.training_fit.defaults import METHODS
 from fitgauge.services.training_fit.echo import echo
+from fitgauge.services.training_fit.merge import adapter_merge, merge_in_words
 from fitgauge.services.training_fit.responses import checkpoint_size, training_in_words
 from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate
 from fitgauge.services.training_fit.rl_models import RlModels
@@ -41,7 +42,7 @@ _OF_GPUS = (
     "sequence_parallel",
     "rollout_tensor_parallel",
     "other_memory_gib",
-    *OF_THE_RUN,
+    *(name for name in OF_THE_RUN if name != "merge"),
 )
 """Fields that mean nothing without a GPU."""
 
@@ -73,10 +74,12 @@ def needs_answer(
     ]
     named_first = sorted(needs, key=lambda need: need.name != request.method)
     understood = echo(main, ANY_GPU.accelerator, model)
+    merge = adapter_merge(request, main, model.spec, ANY_GPU.accelerator)
+    first = "" if merge is UNSET else f"{merge_in_words(merge)} "
     return TrainingAnswer(
         verdict=None,
         summary=(
-            f"{training_in_words(model, main)} needs {sizes_in_words(named_first, _with)}."
+            f"{first}{training_in_words(model, main)} needs {sizes_in_words(named_first, _with)}."
             f"{gpus_in_words(smallest, _with)}"
         ),
         fit_probability=None,
@@ -101,6 +104,7 @@ def needs_answer(
         read_as=list(size_readings(request.model, model)),
         needs=needs,
         smallest=list(smallest),
+        merge=merge,
     )
 
 

@@ -92,7 +92,7 @@ class AdapterMerge(Struct, kw_only=True):
     required_bytes: Annotated[
         int, doc("In host memory or on one GPU: wherever the base is loaded.")
     ]
-    fits_gpu: Annotated[bool, doc("Whether one such GPU holds it.")]
+    fits_gpu: Annotated[bool, doc("Whether one such GPU holds it; true without `gpu`.")]
     disk_bytes: Annotated[int, doc("Of the merged model.")]
     formula: Annotated[str, doc("Of what required_bytes is the sum.")]
     source: Annotated[str, doc("The code that merges.")]

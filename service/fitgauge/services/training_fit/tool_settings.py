@@ -108,6 +108,7 @@ _NAMES: Mapping[tuple[str, Read], str] = {
     ("offload", _one_of(cpu="optimizer", nvme="nvme")):
         "offload_optimizer.device offload_optimizer_device",
     ("offload", _where_on("cpu")): "fsdp_offload_params",
+    ("offload", _where_on("optimizer")): "adam_offload",
     ("activation_checkpointing", _where_on("full")): _CHECKPOINTING,
     ("activation_checkpointing", _where_off("full")): "disable_gradient_checkpointing",
     ("activation_checkpointing", _one_of(full="full", selective="selective")):

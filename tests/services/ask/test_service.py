@@ -299,6 +299,27 @@ def test_the_whole_context_is_that_of_the_model(ask):
     assert answer["understood_as"]["context_length"] == answer["model"]["max_context_length"]
 
 
+def test_a_command_without_a_context_is_judged_with_the_whole_one_that_it_starts_with(ask):
+    answer = ask("vllm serve Qwen/Qwen3-0.6B on a 4090?").answer
+    assert answer["understood_as"]["context_length"] == answer["model"]["max_context_length"]
+    answer = ask("OOM with vllm serve meta-llama/Llama-3.1-8B-Instruct on a 3090, why?").answer
+    started, fits, *_ = answer["summary"].split("; ")
+    assert started.startswith("As started, with the model's whole context of 131,072 tokens, it do")
+    longest = answer["understood_as"]["context_length"]
+    assert fits.startswith(f"with {longest:,} tokens it fits.")
+    assert longest == answer["limits"]["max_context_length"] > 16384
+    assert f"--max-model-len {longest}" in answer["launch"]["command"]
+    answer = ask("llama-server -hf bartowski/Qwen_Qwen3-8B-GGUF:Q4_K_M on a 4090?").answer
+    assert "As started" not in answer["summary"]
+
+
+def test_a_command_that_needs_other_settings_is_told_so(ask):
+    asked = "vllm serve Qwen/Qwen3-32B-AWQ --max-model-len {} on a 4090?"
+    answer = ask(asked.format(8192)).answer
+    assert answer["summary"].startswith("As started it does not fit. Qwen/Qwen3-32B-AWQ fits on")
+    assert ask(asked.format(512)).answer["summary"].startswith("Qwen/Qwen3-32B-AWQ fits on")
+
+
 def test_the_tool_that_trains_is_the_one_that_is_named(ask):
     command = ask("Can I QLoRA qwen3 8b with unsloth on a T4?").answer["launch"]["command"]
     assert "FastLanguageModel" in command

@@ -9,7 +9,9 @@ from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.ask.vocabulary import NOISE, SERVING
+from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.launch_fields import launch_fields
+from fitgauge.services.common.reading_schemas import Verdict
 from fitgauge.services.manifests.command_line import (
     host_weights_flag,
     lora_fields,
@@ -54,6 +56,13 @@ class Pasted(NamedTuple):
     text: str = ""
     """As it is written."""
 
+    @property
+    def takes_whole_context(self) -> bool:
+        """Return whether the engine makes room for the model's whole context, as vLLM does where a
+        command says none."""
+        row = ENGINES[self.fields["engine"]]
+        return row.default_context_is_maximum and "context_length" not in self.fields
+
     def settings(self) -> dict[str, object]:
         """Return its settings as a reading holds them."""
         return as_read({name: value for name, value in self.fields.items() if name != "model"})
@@ -78,6 +87,20 @@ def pasted_command(text: str) -> Pasted | None:
             read = _read(row, words, match.start(), end)
             return read and read._replace(text=text[match.start() : end])
     return None
+
+
+def as_started(answer: FitAnswer) -> str:
+    """Return that a command does not fit with the settings that it leaves to the engine, where it
+    does with others, as a sentence with a space behind it; else nothing."""
+    defaults = answer.defaults
+    if defaults is None or defaults.verdict in ("fits", answer.verdict):
+        return ""
+    return f"As started it {how_it_is(defaults.verdict)}. "
+
+
+def how_it_is(verdict: Verdict | None) -> str:
+    """Return a verdict that is not "fits" as it stands in a sentence."""
+    return "is tight" if verdict == "tight" else "does not fit"
 
 
 def _read(row: Engine, words: Sequence[str], start: int, end: int) -> Pasted | None:

@@ -26,7 +26,8 @@ class Reading(NamedTuple):
     model_text: str | None = None
     """The model as the text names it."""
     whole_context: bool = False
-    """Whether the model's whole context is meant, of which the text says no number."""
+    """Whether the model's whole context is meant, of which the text says no number; a command
+    without it makes room for as much."""
     halves: Halves | None = None
     """The halves of disaggregated serving, where it is about that."""
     notes: tuple[str, ...] = ()

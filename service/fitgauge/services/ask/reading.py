@@ -269,7 +269,11 @@ class _Choice:
             self._text,
             self._training,
             model,
-            understood.context_length is None and is_about(self._text, "whole context"),
+            understood.context_length is None
+            and (
+                is_about(self._text, "whole context")
+                or (self._command is not None and self._command.takes_whole_context)
+            ),
             apart,
             (*notes, *(self._command.notes if self._command else ())),
             self._command.text if self._command else None,

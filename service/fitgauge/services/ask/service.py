@@ -11,6 +11,7 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
 from fitgauge.services.ask.caches import cache_in_words
+from fitgauge.services.ask.commands import as_started, how_it_is
 from fitgauge.services.ask.host_memory import ENOUGH
 from fitgauge.services.ask.most import (
     copies_in_words,
@@ -179,8 +180,9 @@ class AskService:
         how fast it is, or how large its cache is."""
         lead = ""
         if reading.whole_context and (longest := result.model.max_context_length) is not None:
-            request = structs.replace(request, context_length=longest)
-            result = await self._fit(request)
+            request, result, lead = await self._of_whole_context(reading, request, longest)
+        if reading.command and not lead:
+            lead = as_started(result)
         most = most_of(reading.text, reading.understood, request, result)
         if most is None and (step := to_fit(reading.text, reading.understood, result)) is not None:
             changed = structs.replace(request, **step.request)
@@ -203,6 +205,26 @@ class AskService:
         if is_about(reading.text, "cache"):
             lead += cache_in_words(result)
         return structs.replace(result, summary=lead + result.summary)
+
+    async def _of_whole_context(
+        self, reading: Reading, request: FitRequest, longest: int
+    ) -> tuple[FitRequest, FitAnswer, str]:
+        """Return the question and the answer with the model's whole context, and what to say of
+        it; of a command that names none and does not start so, those with the longest that fits."""
+        whole = structs.replace(request, context_length=longest)
+        answer = await self._fit(whole)
+        if not reading.command or answer.verdict == "fits":
+            return whole, answer, ""
+        as_started = structs.replace(request, settings="defaults")
+        for other in (as_started, request):
+            shorter = await self._fit(other)
+            if shorter.verdict == "fits" and shorter.limits is not None:
+                tokens = shorter.limits.max_context_length
+                other = structs.replace(other, context_length=tokens)
+                lead = f"As started, with the model's whole context of {longest:,} tokens, it"
+                lead += f" {how_it_is(answer.verdict)}; with {tokens:,} tokens it fits. "
+                return other, await self._fit(other), lead
+        return whole, answer, ""
 
     async def _at_rate(
         self, text: str, request: FitRequest, result: FitAnswer

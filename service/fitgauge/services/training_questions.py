@@ -11,7 +11,7 @@ from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.name_readings import find_gpu, model_readings
 from fitgauge.services.common.responses import MOST_WITH_OTHERS
 from fitgauge.services.common.smaller_models import SmallerModels
-from fitgauge.services.common.smallest import helps_here, takes_many_more
+from fitgauge.services.common.smallest import change_to_fit, helps_here, takes_many_more
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.recommend.smallest_training import smallest_training, training_elsewhere
 from fitgauge.services.serving_questions import CacheDependencies
@@ -91,6 +91,9 @@ class TrainingQuestions:
         every = [*answer.suggestions, *others]
         count = answer.gpu.count if answer.gpu else gpu.count
         every.sort(key=lambda one: takes_many_more(one, count))
+        other = next((one for one in others if one.verdict == "fits"), None)
+        if other is not None and not change_to_fit(answer.suggestions, count):
+            answer.summary += f" To fit, {other.change}."
         answer.suggestions = fitting_first(every, MOST_WITH_OTHERS)
 
     async def _rl_models(self, request: TrainingRequest) -> RlModels:

@@ -19,7 +19,8 @@ def served(**fields):
 
 
 def trained(**fields):
-    request = TrainingRequest(model="Qwen/Qwen3-8B", gpu="A100 80GB", method="full", **fields)
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "A100 80GB", "method": "full"}
+    request = TrainingRequest(**asked | fields)
     return asyncio.run(shared_questions().check_training_fit(request))[1]
 
 
@@ -139,3 +140,13 @@ def test_what_sglang_takes_in_whole_gib_is_judged_so(check_fit):
     assert "--cpu-offload-gb 30" in answer.launch.command
     assert answer.launch.command == whole.launch.command
     assert answer.per_gpu.required_bytes == whole.per_gpu.required_bytes
+
+
+def test_the_summary_of_a_training_names_the_hosts_memory_and_what_else_helps():
+    """QLoRA of 70B on two RTX 3090 (PEFT's guide on FSDP); under Unsloth, which shards nothing."""
+    asked = {"model": "meta-llama/Llama-3.3-70B-Instruct", "gpu": "RTX 3090", "gpu_count": 2}
+    by_host = trained(**asked, method="qlora").summary
+    assert "; to fit, shard with FSDP, keep parameters in host memory" in by_host
+    assert "GiB in all, or use 4 GPUs. As asked" in by_host
+    alone = trained(**asked, method="qlora", framework="unsloth").summary
+    assert " To fit, use meta-llama/Llama-3.1-8B-Instruct, a smaller model" in alone

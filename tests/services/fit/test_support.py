@@ -60,7 +60,7 @@ def test_what_does_not_run_is_unsupported_with_reason_and_remedy(
     assert answer.verdict == "unsupported"
     assert answer.fit_probability is None
     assert said in answer.summary
-    assert "Send " in answer.summary
+    assert "Send " in answer.summary or "To run it, " in answer.summary
 
 
 @pytest.mark.parametrize(
@@ -221,3 +221,10 @@ def test_a_format_that_left_an_engine_names_the_last_release_that_reads_it(
     assert newest.verdict == "unsupported"
     assert "engine_version 0.32" in newest.summary
     assert check_fit(**asked, engine="vllm", engine_version="0.32").verdict == "fits"
+
+
+def test_where_the_engine_that_is_named_instead_does_not_run_it_either_what_does_is_said(check_fit):
+    """Whisper on a GTX 1060: llama.cpp runs there, and reads no Whisper."""
+    answer = check_fit(model="openai/whisper-large-v3", gpu="GTX 1060 6GB", engine="vllm")
+    assert answer.summary.endswith("has 6.1. To run it, serve it with transformers.")
+    assert answer.suggestions[0].request == {"engine": "transformers"}

@@ -30,7 +30,7 @@ def first_step(suggestions: Iterable[Suggestion], *, offers_host: bool) -> Sugge
     fitting = [one for one in suggestions if one.verdict == "fits" and one.launch is not None]
     if offers_host:
         return next(iter(fitting), None)
-    here = (one for one in fitting if is_here(one) or reads_along(one))
+    here = (one for one in fitting if is_here(one) or host_suffices(one))
     return next(here, next(iter(fitting), None))
 
 
@@ -39,9 +39,11 @@ READING_SPEED = 5.0
 How many words do we read per minute?, 2019: 238). What is slower is not shown first."""
 
 
-def reads_along(suggestion: Suggestion) -> bool:
-    """Return whether a change keeps weights in the host's memory, no more than usual machines hold,
-    and yet writes as fast as people read."""
+def host_suffices(suggestion: Suggestion) -> bool:
+    """Return whether a change keeps part of a training in the host's memory, or of weights that yet
+    write as fast as people read, and no more than usual machines hold."""
+    if "offload" in suggestion.request:
+        return usual_host_holds(suggestion.host_memory)
     speed = suggestion.tokens_per_second_per_request
     return (
         "cpu_offload_gib" in suggestion.request
@@ -84,7 +86,7 @@ def change_to_fit(suggestions: Sequence[Suggestion], count: int) -> str:
         words, _, result = one.change.partition(": ")
         if one.verdict != "fits" or not one.launch:
             continue
-        if reads_along(one):
+        if host_suffices(one):
             by_cost.setdefault(3 if by_cost else 0, f"{words}, {result}")
         elif more != less and _is_short(words) and not takes_many_more(one, count):
             by_cost.setdefault(2 if less else 1, words)

@@ -12,6 +12,7 @@ from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.support import runs_engine
 from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.assumptions import default_of, model_notes
@@ -25,7 +26,7 @@ from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
 from fitgauge.services.common.schemas import Assumption, FitRequest, Suggestion
 from fitgauge.services.common.smaller_models import SmallerModels
-from fitgauge.services.common.unsupported import sentence
+from fitgauge.services.common.unsupported import sentence, to_send
 from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.auto_limits import auto_limits
 from fitgauge.services.fit.checkpoints import Checkpoints
@@ -177,8 +178,9 @@ class FitService:
             read_as=list(size_readings(query.original.model, query.model)),
         )
         if refused:
-            answer.summary = f"{query.model.id} is unsupported on {gpus}: {sentence(refused)}"
             answer.suggestions = suggest(checked, self._estimator, siblings)
+            why = self._why_refused(refused, query, answer.suggestions)
+            answer.summary = f"{query.model.id} is unsupported on {gpus}: {why}"
             return answer
         self._judge(answer, checked, siblings)
         return answer
@@ -267,6 +269,18 @@ class FitService:
         published = f" (as published: {gib(wide.required)})" if wide is not None else ""
         why = f", {checked.workload.engine}'s default{published}"
         yield default_of("quantization", quantization, why)
+
+    def _why_refused(
+        self, refused: UnsupportedError, query: FitQuery, instead: Sequence[Suggestion]
+    ) -> str:
+        """Return why an engine refuses a question and what to send: what the engine names, unless
+        that is refused as well and something else runs."""
+        send = to_send(refused)
+        if send and instead:
+            again = self._estimator.attempt(self._estimator.change(query, send))
+            if again is None or again.refused:
+                return f"{refused.reason} To run it, {instead[0].change}."
+        return sentence(refused)
 
     def _usual(self, query: FitQuery) -> EngineName | None:
         """Return the engine to take where none was named and the first usual one does not run

@@ -18,7 +18,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.kubernetes import node_size, nodes
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import FitRequest, Suggestion
-from fitgauge.services.common.smallest import first_step, reads_along
+from fitgauge.services.common.smallest import first_step, host_suffices
 from fitgauge.services.fit.candidates import (
     Candidate,
     Fields,
@@ -202,7 +202,7 @@ def in_order(
     fastest first."""
     offers_host = request.host_memory_gib is not None
     elsewhere = set(map(id, others))
-    fast = max(filter(reads_along, results), key=_speed, default=None)
+    fast = max(filter(host_suffices, results), key=_speed, default=None)
     if fast is not None and request.engine is not None and "engine" in fast.request:
         fast = None
 

@@ -214,6 +214,7 @@ def test_a_stage_holds_the_rotary_tables_of_its_own_layers():
         ("Qwen/Qwen3.5-0.8B", 8, "12 heads"),
         ("zai-org/GLM-4.1V-9B-Thinking", 8, "12 heads"),
         ("moonshotai/Kimi-K2.5", 32, None),
+        ("OpenGVLab/InternVL3-38B", 2, None),
     ],
 )
 def test_a_towers_heads_divide_unless_its_class_keeps_it_whole(model, ranks, reason):

@@ -131,7 +131,8 @@ class Quirks(NamedTuple):
 
     tower_whole_if_uneven: bool = False
     """Its tower is whole on every rank where its heads do not divide over them; others refuse.
-    Source: models/vision.py, is_vit_use_data_parallel(num_heads), and who calls it so."""
+    Source: models/vision.py, is_vit_use_data_parallel(num_heads), and who calls it so; of
+    intern_vit.py only the attention is: its MLPs are counted too large."""
 
     experts_on_every_stage: bool = False
     """Its class refuses a pipeline stage without experts. Source: pipeline.py, _lacks_experts."""
@@ -270,7 +271,7 @@ _FLAGS: dict[str, str] = {
         qwen3_5_moe qwen3_moe qwen3_next qwen3_vl_moe step3p5 step3p7
     """,
     "tower_whole_if_uneven": """
-        kimi_k25 kimi_k3 muse_glimmer
+        internvl_chat kimi_k25 kimi_k3 muse_glimmer
     """,
     "experts_uncounted": """
         dbrx

@@ -56,6 +56,22 @@ def test_a_training_that_is_asked_of_check_fit_is_answered_as_one(call, named):
     assert "method" not in call("check_fit", **question, use_case="inference")
 
 
+@pytest.mark.parametrize(
+    ("model", "quantization"),
+    [
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "fp8 (compressed-tensors)"),
+        ("Qwen/Qwen3-32B-AWQ", "awq"),
+        ("Qwen/Qwen3-8B", "bf16"),
+    ],
+)
+def test_the_format_of_the_weights_is_one_to_send(call, model, quantization):
+    question = {"model": model, "gpu": "4x H100"}
+    short = call("check_fit", **question)
+    assert short["quantization"] == quantization
+    again = call("check_fit", **question, quantization=quantization)
+    assert again["needs_gib"] == short["needs_gib"]
+
+
 def test_an_answer_says_how_many_requests_fit(call):
     question = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090"}
     most = call("check_fit", **question, concurrency="max")["max_concurrency"]

@@ -1,5 +1,7 @@
 """What is known of a model or an accelerator by itself."""
 
+import re
+
 from fitgauge.catalog.instances import Offer, Offers, PriceRange
 from fitgauge.catalog.variants import file_type
 from fitgauge.engine.accelerator import Accelerator
@@ -7,6 +9,7 @@ from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.mixers import Recurrent
 from fitgauge.engine.model.model import Model, Stored
 from fitgauge.engine.model.spec import Part
+from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.kv_cache import state_bytes, token_bytes
 from fitgauge.engine.weights.sharding import stored_bytes
 from fitgauge.services.common.gpu_schemas import CardHour, GpuDetail, OfferAnswer
@@ -15,6 +18,7 @@ from fitgauge.services.common.responses import parameters
 from fitgauge.services.common.weight_cache import scheme_of
 
 _HALF = "BF16"
+_FORMAT = re.compile(r"(?:nv|mx)?(?:fp|int|nf)\d+")
 
 
 def model_detail(model: Model) -> ModelDetail:
@@ -43,7 +47,7 @@ def model_detail(model: Model) -> ModelDetail:
         parameters_by_dtype=elements,
         weights_bytes=weights,
         dtype=spec.dtype,
-        quantization=scheme.name if scheme.form else _file_type(stored),
+        quantization=_published_as(scheme) or _file_type(stored),
         layers=spec.layers,
         hidden_size=spec.hidden_size,
         vocabulary_size=spec.vocabulary_size,
@@ -58,6 +62,16 @@ def model_detail(model: Model) -> ModelDetail:
         ),
         warnings=[*model.warnings, *spec.notes],
     )
+
+
+def _published_as(scheme: Scheme) -> str | None:
+    """Return the name of a scheme, after its format where the name says none of it: "fp8
+    (compressed-tensors)"; None where nothing is quantized."""
+    if scheme.form is None:
+        return None
+    form = _FORMAT.search(scheme.form.name)
+    says = any(map(str.isdigit, scheme.name)) or scheme.name in scheme.form.name
+    return scheme.name if says or form is None else f"{form[0]} ({scheme.name})"
 
 
 def _file_type(stored: Stored | None) -> str | None:

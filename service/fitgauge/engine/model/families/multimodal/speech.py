@@ -1,7 +1,7 @@
-"""Models that hear: the towers of Qwen's Omni and ASR models, Ultravox and Granite Speech.
+"""Models that hear: the towers of Qwen's Omni and ASR models, Ultravox, GLM-ASR and Granite Speech.
 
-Sources: transformers 5.20, models/{qwen2_5_omni,qwen3_omni_moe,qwen3_asr,granite_speech};
-division: vLLM 0.33, models/{qwen2_5_omni_thinker,qwen3_omni_moe_thinker,ultravox,
+Sources: transformers 5.20, models/{qwen2_5_omni,qwen3_omni_moe,qwen3_asr,glmasr,granite_speech};
+division: vLLM 0.33, models/{qwen2_5_omni_thinker,qwen3_omni_moe_thinker,ultravox,glmasr,
 granite_speech}.py."""
 
 from fitgauge.engine.model.config import Config
@@ -17,6 +17,11 @@ from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor
 _QWEN3_AUDIO = WHISPER_DEFAULTS | {
     "output_dim": 3584, "downsample_hidden_size": 480,
 }  # fmt: skip
+_GLM_AUDIO = {
+    "hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32,
+    "num_attention_heads": 20, "num_mel_bins": 128,
+}  # fmt: skip
+"""transformers 5.20, GlmAsrEncoderConfig."""
 _CONFORMER = {
     "input_dim": 160, "num_layers": 10, "hidden_dim": 1024, "feedforward_mult": 4, "num_heads": 8,
     "dim_head": 128, "output_dim": 42, "context_size": 200, "max_pos_emb": 512,
@@ -113,6 +118,30 @@ def ultravox(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear(f"{name}.linear_2", hidden, middle),
     )
     return (*encoder[:-1], parts.single(Part.PROJECTOR, "", projector))
+
+
+def glm_asr(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """GLM-ASR: Whisper's convolutions and layers with rotary positions, two linears over as many
+    frames as an MLP is wide."""
+    audio = filled(config.section("audio_config"), _GLM_AUDIO)
+    width, wide = audio.integer("hidden_size", low=1), audio.integer("intermediate_size", low=1)
+    name, joint = "audio_tower", "multi_modal_projector"
+    own = (
+        *patches(f"{name}.conv1", width, audio.integer("num_mel_bins", low=1), 3),
+        *patches(f"{name}.conv2", width, width, 3),
+        *parts.norm(f"{name}.norm", width, bias=True),
+    )
+    heads = audio.integer("num_attention_heads", low=1)
+    layers = [whisper_layer(width, heads, wide, key_bias=True)] * audio.layers()
+    projector = (
+        *parts.linear(f"{joint}.linear_1", 2 * hidden, wide, Split.COLUMN, bias=True),
+        *parts.linear(f"{joint}.linear_2", hidden, 2 * hidden, Split.ROW, bias=True),
+    )
+    return (
+        parts.single(Part.AUDIO, "", own),
+        *parts.blocks(Part.AUDIO, "audio_tower.layers.{}.", layers),
+        parts.single(Part.PROJECTOR, "", projector),
+    )
 
 
 def granite_speech(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:

@@ -160,6 +160,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
         head="thinker.lm_head.", ties="text"),
     "ultravox": Wrapper("llama", speech.ultravox, stem="language_model.model.",
         head="language_model.lm_head.", ties="text"),
+    "glmasr": Wrapper("llama", speech.glm_asr, stem="language_model.model.",
+        head="language_model.lm_head.", tied=True),
     "granite_speech_plus": Wrapper("granite", speech.granite_speech, stem="language_model.model.",
         head="language_model.lm_head.", tied=True),
     "granite_speech": Wrapper("granite", speech.granite_speech, stem="language_model.model.",

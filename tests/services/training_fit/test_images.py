@@ -119,6 +119,14 @@ def test_no_image_is_taken_where_it_is_longer_than_the_sequence():
     assert ask(QWEN, sequence_length=512).understood_as["images"] == 0
 
 
+@pytest.mark.parametrize(("images", "length"), [(1, 2048), (2, 2048), (4, 4096), (8, 8192)])
+def test_a_sequence_whose_length_is_left_out_holds_the_images_that_are_sent(images, length):
+    answer = ask(QWEN, images=images)
+    assert answer.understood_as["sequence_length"] == length
+    with pytest.raises(InvalidRequestError, match="exceed a sequence of 8192"):
+        ask(QWEN, images=12)
+
+
 def test_adapters_leave_the_tower_frozen_and_a_frozen_tower_keeps_nothing():
     assert ask(QWEN, method="lora").understood_as["train_vision_tower"] is False
     adapters = {"method": "lora", "activation_checkpointing": "none"}

@@ -74,6 +74,15 @@ def images(
     return Images(number=count, tokens=tokens if count else 0, train_vision_tower=trained)
 
 
+def image_tokens(request: TrainingRequest, spec: ModelSpec) -> int:
+    """Return the tokens of all images that a request names within a sequence. Raises
+    InvalidRequestError where those of their size are not known."""
+    tower = tower_of(spec)
+    if not request.images or tower is None or tower.cross_tokens is not None:
+        return 0
+    return request.images * (request.image_tokens or _tokens_of(request.image_size, tower))
+
+
 def _tokens_of(size: str | None, tower: Tower) -> int:
     """Return the tokens of an image of "WIDTHxHEIGHT" pixels, those of a usual one without.
     Raises InvalidRequestError where this family's tokens do not follow from its pixels."""

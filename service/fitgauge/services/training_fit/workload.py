@@ -19,7 +19,7 @@ from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.unsupported import impossible_degrees
 from fitgauge.services.training_fit import megatron
 from fitgauge.services.training_fit import parsing as words
-from fitgauge.services.training_fit.images import images
+from fitgauge.services.training_fit.images import image_tokens, images
 from fitgauge.services.training_fit.launchers.registry import tool_of, tool_running
 from fitgauge.services.training_fit.rl_parsing import algorithm as parse_algorithm
 from fitgauge.services.training_fit.rl_setup import (
@@ -88,9 +88,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     pipeline = request.pipeline_parallel or 1
     context = request.context_parallel or 1
     data = request.data_parallel or max(1, count // (tensor * pipeline * context))
-    length = asked_length(request) or min(
-        DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE
-    )
+    length = asked_length(request) or _usual_length(request, spec)
     request_images = images(request, spec, length, uses_adapters=method != "full")
     micro_batches = request.micro_batches or (pipeline if framework == "fsdp" else 1)
     micro_batch_size = request.micro_batch_size or default_micro_batch(request, micro_batches, data)
@@ -138,6 +136,15 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     _refuse_packed(request, workload, spec)
     _refuse(workload, spec, count)
     return workload
+
+
+def _usual_length(request: TrainingRequest, spec: ModelSpec) -> int:
+    """Return the length where none is sent [tokens]: twice as long and so on where the images that
+    are sent are no shorter."""
+    length, most = DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE
+    while length <= image_tokens(request, spec) and length < most:
+        length *= 2
+    return min(length, most)
 
 
 def _zero_stage(request: TrainingRequest, framework: Framework, pipeline: int, ranks: int) -> int:

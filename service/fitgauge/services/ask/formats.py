@@ -35,8 +35,6 @@ def read_formats_within(scan: Scan, first: int, last: int) -> None:
     """Emit the formats that stand in a name, without taking them out of it."""
     for place in range(first + 1, last + 1):
         piece = scan.pieces[place]
-        if piece.kind != "word":
-            continue
         ggml = _ggml_at(scan, piece)
         if ggml is None:
             read_format_of(scan, piece)

@@ -43,7 +43,6 @@ _SUFFICES = re.compile(
 )
 """Words by which the memory of a text is what somebody has."""
 _OWN = re.compile(r"\b(?:have|has|got|my|own|only|our)\b|我|只有|手上|现有|本地")
-_WITHOUT_GPU = re.compile(r"(?:\b(?:no|without(?: an?)?)|没有|无)\s*$")
 _AVOIDED = re.compile(r"\b(?:instead of|rather than)\b[^.,;?!，]{0,24}$")
 _LACKED = re.compile(r"\b(?:without|not|less than|more than|than)\s*(?:\w+\s)?$")
 
@@ -256,8 +255,6 @@ class _Choice:
 
     def _asked_macs(self, named: Sequence[Fact], bare: Sequence[Fact]) -> list[Fact]:
         """Return the Macs in questions that no GPU is named in."""
-        if any(fact.sentence in self._questions for fact in named):
-            return []
         return [
             fact
             for fact in bare
@@ -301,8 +298,6 @@ class _Choice:
         if one.name is not None or (one.mac and (one.memory or one.ram)):
             return True
         before = self._before(fact)
-        if one.named and _WITHOUT_GPU.search(before):
-            return False
         if one.memory is None:
             return one.count is not None or one.machines is not None
         is_sold = one.memory <= _OLD or round(one.memory) in self._gpus.memories

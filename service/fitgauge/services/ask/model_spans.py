@@ -25,9 +25,7 @@ _BARE_VERSION = re.compile(r"\d(?:\.\d{1,2})?")
 
 def is_repository(scan: Scan, text: str) -> bool:
     """Return whether "owner/name" is a repository of a model, and no path or fraction."""
-    owner, _, name = text.partition("/")
-    if owner.isdigit() or name.isdigit():
-        return False
+    name = text.partition("/")[2]
     parts = re.findall(r"[a-z]+\d*|\d+(?:\.\d+)?[bm]?", name.replace("_", "-"))
     return any(map(is_size, parts)) or (
         any(scan.models.family_in(part) for part in parts) and len(name) > 4

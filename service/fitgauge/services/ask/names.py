@@ -98,12 +98,6 @@ class GpuNames:
         """The memory of every GPU as it is sold [GB]."""
         return frozenset(round(row.marketed_bytes / GB) for row in self._catalog.all())
 
-    @cached_property
-    def instances(self) -> frozenset[str]:
-        """Names of the clouds' machines, in small letters, and of their families."""
-        names = {offer.instance.lower() for offer in self._catalog.offers.all()}
-        return frozenset(name for name in names if " " not in name and "." in name)
-
     @property
     def clouds(self) -> tuple[str, ...]:
         """The clouds that rent GPUs of the catalog."""

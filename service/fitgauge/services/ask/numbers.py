@@ -70,11 +70,6 @@ def read_count_after(scan: Scan, index: int) -> int | None:
     after = scan.peek(index + 1)
     if after is None or not after.low.isdigit() or last not in ("GPU", "SIZE", "GPUS"):
         return None
-    following = scan.peek(index + 2)
-    if following is not None and following.low in MACHINES and following.low != "卡":
-        return scan.emit("MACHINES", int(after.low), index, index + 2)
-    if following is not None and following.low in MEMORY_UNITS:
-        return None
     return scan.emit("COUNT", int(after.low), index, index + 1)
 
 
@@ -106,16 +101,13 @@ def _is_of_a_name(scan: Scan, index: int) -> bool:
 
 
 def _is_index(scan: Scan, index: int) -> bool:
-    """Return whether a number is that of a GPU in a list, or ends the name of something else:
-    "GPU 0: NVIDIA A40", a row of nvidia-smi, "Ryzen 7 AI 350 (Radeon 860M)"."""
-    before, after, further = (scan.peek(index + offset) for offset in (-1, 1, 2))
+    """Return whether a number is that of a GPU in a list: "GPU 0: NVIDIA A40", a row of
+    nvidia-smi."""
+    before, after = scan.peek(index - 1), scan.peek(index + 1)
     if before is None or after is None:
         return False
     if after.low == ":":
         return before.low in _LISTED
-    if after.low in "(（":
-        named = further is not None and scan.gpus.belongs(further.low)
-        return named and int(float(scan.pieces[index].low)) > _MOST_IN_A_NODE
     return before.low == "|" and scan.gpus.belongs(after.low)
 
 
@@ -220,9 +212,6 @@ def _read_bare(scan: Scan, number: _Number) -> int:
         return end
     if after is not None and after.low in _SECONDS:
         return scan.emit("DURATION", amount * _SECONDS[after.low], index, last + 1)
-    factor = scan.peek(last + 2) if after is not None and after.low == "*" else None
-    if factor is not None and not re.fullmatch(r"\d+(?:\.\d+)?[bx]?", factor.low):
-        return scan.emit("COUNT", int(amount), index, last + 1)
     return scan.emit("NUM", amount, index, last)
 
 
@@ -245,9 +234,6 @@ def _read_measured(scan: Scan, number: _Number) -> int:
     if unit == "x" and counts:
         return scan.emit("COUNT", int(amount), first, last)
     if unit == "m" and amount > 20:
-        named = scan.peek(first - 1)
-        if named is not None and scan.gpus.belongs(named.low):
-            return scan.emit("OTHER", None, first, last)  # "Radeon 860M"
         return scan.emit("PARAMS", f"{amount:g}m", first, last)
     if unit == "m" and spelled:
         return scan.emit("NUM", amount * _MILLION, first, last)
@@ -278,8 +264,6 @@ def _boundary(low: str, gpus: GpuNames, models: ModelNames) -> int | None:
     """Return where to cut a word, None for nowhere."""
     if gpus.anchors(low) or gpus.belongs(low) or FORMAT.fullmatch(low) or gpus.is_instance(low):
         return None
-    if low.endswith("x3d"):
-        return None  # a CPU: "7800X3D"
     if mixture := _MIXTURE.fullmatch(low):
         return mixture.end(1) if mixture[2] else None
     if low[0].isdigit():

@@ -56,9 +56,6 @@ class Scanner:
             phrase: ("ENGINE", name) for phrase, name in engines.items() if phrase
         }
         phrases |= v.PHRASES
-        for words in map(tuple, map(str.split, v.TRAINING)):
-            if len(words) > 1 and words[:1] not in phrases:
-                phrases.setdefault(words, ("OTHER", None))
         return phrases
 
 
@@ -80,9 +77,6 @@ def _read(scan: Scan, index: int) -> int:
             read_format_of(scan, piece)
             return index + 1
         kind, value = scan.phrases.get(tuple(piece.low.split("/")), ("OTHER", None))
-        for word in piece.low.split("/"):
-            if (entry := scan.phrases.get((word,))) is not None and entry[0] == "METHOD":
-                return scan.emit(*entry, index, index)  # "simpo/dpo"
         return scan.emit(kind if kind == "RATE" else "OTHER", value, index, index)
     if piece.kind == "han":
         return _read_han(scan, index)
@@ -145,8 +139,6 @@ def _read_han(scan: Scan, index: int) -> int:
                 return scan.emit("NUM", float(number), index, last)
     if texts[0] in v.HAN_NOISE:
         return index + 1
-    if texts[0] == "模" and (after := scan.peek(index + 1)) is not None and after.low == "型":
-        return scan.emit("NOUN", None, index, index + 1)
     return scan.emit("OTHER", None, index, index)
 
 

@@ -92,8 +92,6 @@ def _group(parts: list[Any]) -> Iterator[Fact]:
         before = part.type
     if machines and count:
         count, machines = count * machines, None
-    if count is not None and not (name or count > 0):
-        count = None
     if count is not None and count > _MOST_GPUS:
         count = None
     tokens = [part[2] if _kind(part) == "memory" else part.value for part in parts]

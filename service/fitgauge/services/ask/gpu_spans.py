@@ -68,8 +68,6 @@ def read_gpu(scan: Scan, index: int) -> int | None:
         is_max_q = (before, piece.low) == ("max", "q")
         if piece.kind != "word" or not (is_max_q or is_gpu_word(scan, piece.low)):
             break
-        if piece.low.isdigit() and scan.counts_something(place):
-            break
         anchored |= scan.gpus.anchors(piece.low, before)
         before = piece.low
         if anchored:

@@ -101,6 +101,8 @@ def in_tens(written: str) -> float:
 
 _NAMES = frozenset({"family", "format", "engine", "trainer", "framework", "method"})
 """Phrases that name something: the others have a number."""
+_PARTS = frozenset({"utilization", "cached"})
+"""Phrases of a share: of the GPU's memory, of prompts that the prefix cache holds."""
 
 _OTHERS = {"rate": "other", "junk": "number"}
 """Numbers of what no request has a field for, and those that nothing explains."""
@@ -142,6 +144,8 @@ class _Facts(Transformer[Terminal, list[Fact]]):
         kind = str(data)
         if kind in _NAMES:
             return [_fact(kind, children[0].value.value, children[0].value)]
+        if kind in _PARTS:
+            return _shares(kind, children)
         return _numbered(_OTHERS.get(kind, kind), children)
 
     def start(self, items: list[list[Fact]]) -> list[Fact]:
@@ -228,14 +232,6 @@ class _Facts(Transformer[Terminal, list[Fact]]):
             for part in parts
             for fact in _numbered("budget" if hours else "money", [part])
         ]
-
-    def utilization(self, parts: list[Terminal]) -> list[Fact]:
-        """Return a share of the GPU's memory."""
-        return _shares("utilization", parts)
-
-    def cached(self, parts: list[Terminal]) -> list[Fact]:
-        """Return the share of prompts that the prefix cache holds."""
-        return _shares("cached", parts)
 
     def first_token(self, parts: list[Terminal]) -> list[Fact]:
         """Return the time to a first token [s]."""

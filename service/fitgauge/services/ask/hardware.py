@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,15 +24,12 @@ from fitgauge.services.ask.topics import is_about
 
 _NEEDED = re.compile(
     r"(?:need\w*|requir\w*|take[sn]?|took|use[sd]?|consum\w*|show\w*|cost\w*|reach\w*|least|about"
-    r"|around|(?<!better )than"
-    r"|~|occup\w*|increas\w*|占用|占|需要|需|要|至少|达到|大概|左右|消耗|升到|降低到|减小到|最高|最小|最低)"
-    r"[^.,;?!，]{0,24}$|=\s{0,3}$"
+    r"|around|(?<!better )than|~|occup\w*|increas\w*|占用|占|需要|需|要|至少|达到|大概|左右|消耗"
+    r"|升到|降低到|减小到|最高|最小|最低)[^.,;?!，]{0,24}$|=\s{0,3}$"
 )
 _HAD = re.compile(
     r"(?:\b(?:in|on|with|under|have|has|got|within|only|my|single|a|an|using|for|is|i|out of"
-    r"|mod(?:d?ed)? (?:to|with))\b"
-    r"|用|在|仅|只有|有|单卡|是|只)"
-    r"\s*(?:\w+\s)?[^\w]{0,3}$"
+    r"|mod(?:d?ed)? (?:to|with))\b|用|在|仅|只有|有|单卡|是|只)\s*(?:\w+\s)?[^\w]{0,3}$"
 )
 _ON_ONE = re.compile(
     r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$|\bout of\s+$"
@@ -107,8 +105,7 @@ def choose(
 
     facts: of hardware; questions: the numbers of the sentences that ask something; terse: whether
     the text is names and numbers alone, so that memory is that of a GPU."""
-    choice = _Choice(text, facts, questions, gpus, terse=terse)
-    hardware, options = choice.hardware()
+    hardware, options = _Choice(text, facts, questions, gpus, terse).hardware()
     if hardware is not None:
         name, count = name_of(hardware, gpus)
         if name and (counts := counts_side_by_side(text)):
@@ -123,35 +120,26 @@ def choose(
     return None, names, max((count for count in stated if count), default=None)
 
 
-class _Choice:
-    """The hardware of one text."""
+class _Choice(NamedTuple):
+    """The hardware of one text: the arguments of `choose`."""
 
-    def __init__(
-        self,
-        text: str,
-        facts: Sequence[Fact],
-        questions: Collection[int],
-        gpus: GpuNames,
-        *,
-        terse: bool,
-    ) -> None:
-        self._text = text
-        self._facts = facts
-        self._questions = questions
-        self._gpus = gpus
-        self._terse = terse
+    text: str
+    facts: Sequence[Fact]
+    questions: Collection[int]
+    gpus: GpuNames
+    terse: bool
 
     def hardware(self) -> tuple[Hardware | None, list[Hardware]]:
         """Return the GPUs that are meant, or several that are on a par."""
-        facts = [fact for fact in self._facts if self._is_hardware(fact)]
+        facts = [fact for fact in self.facts if self._is_hardware(fact)]
         named = [fact for fact in facts if fact.value.name]
         named = [fact for fact in named if not _AVOIDED.search(self._before(fact))] or named
         distinct: dict[object, Fact] = {}
         for fact in named:
-            match = self._gpus.find(fact.value.name)
+            match = self.gpus.find(fact.value.name)
             distinct.setdefault(match.accelerator.id if match else fact.value.name, fact)
         bare = [fact for fact in facts if not fact.value.name]
-        if macs := self._asked_macs(named, bare):
+        if macs := self._asked_macs(bare):
             return self._unnamed(macs), []
         if (together := self._together(named)) is not None:
             return together, []
@@ -161,7 +149,7 @@ class _Choice:
             return self._completed(meant, bare, first), []
         if not distinct:
             return self._unnamed(bare), []
-        in_questions = [fact for fact in distinct.values() if fact.sentence in self._questions]
+        in_questions = [fact for fact in distinct.values() if fact.sentence in self.questions]
         by_sentence = [
             [fact for fact in distinct.values() if fact.sentence == sentence]
             for sentence in sorted({fact.sentence for fact in in_questions})
@@ -171,36 +159,36 @@ class _Choice:
             return self._completed([alone.value], bare, alone), []
         options = list(distinct.values())
         if (
-            not is_about(self._text, "comparison")
-            and (moved := after_contrast(self._text, options)) is not None
+            not is_about(self.text, "comparison")
+            and (moved := after_contrast(self.text, options)) is not None
         ):
             return self._completed([moved.value], bare, moved), []
-        if is_about(self._text, "comparison") or len(options) > 2 or self._are_on_a_par(options):
+        if is_about(self.text, "comparison") or len(options) > 2 or self._are_on_a_par(options):
             return None, [fact.value for fact in options]
         return self._completed([options[0].value], bare, options[0]), []
 
     def _are_on_a_par(self, named: Sequence[Fact]) -> bool:
         """Return whether nothing but "and" stands between two GPUs."""
         first, second = sorted(named, key=lambda fact: fact.start)
-        return _AND.fullmatch(self._text[first.end : second.start]) is not None
+        return _AND.fullmatch(self.text[first.end : second.start]) is not None
 
     def _together(self, named: Sequence[Fact]) -> Hardware | None:
         """Return GPUs of several kinds in one machine: "RTX 4090 + RTX 3060", "1x4090 1x3060"."""
         if len(named) < 2 or named[0].sentence != named[-1].sentence:
             return None
-        if is_about(self._text[named[0].end : named[-1].start], "comparison"):
+        if is_about(self.text[named[0].end : named[-1].start], "comparison"):
             return None
-        sized = (name_of(fact.value, self._gpus) for fact in named)
+        sized = (name_of(fact.value, self.gpus) for fact in named)
         pairs = [(str(name), count) for name, count in sized]
-        joins = [_ADDS, *([_PLUS] if _IN_ONE.search(self._text) else [])]
+        joins = [_ADDS, *([_PLUS] if _IN_ONE.search(self.text) else [])]
         joins += [_NOTHING] if all(count for _, count in pairs) else []
         for one, other in itertools.pairwise(named):
-            name_at = self._text.find(other.value.name, other.start)
-            between = self._text[one.end : max(one.end, name_at)]
+            name_at = self.text.find(other.value.name, other.start)
+            between = self.text[one.end : max(one.end, name_at)]
             if len(between) > _APART or not any(join.search(between) for join in joins):
                 return None
         joined = " + ".join(f"{count}x {name}" if count else name for name, count in pairs)
-        return Hardware(joined, None, None, None, True) if self._gpus.are_unlike(joined) else None
+        return Hardware(joined, None, None, None, True) if self.gpus.are_unlike(joined) else None
 
     def _completed(self, named: Sequence[Hardware], bare: Sequence[Fact], first: Fact) -> Hardware:
         """Return the GPU that is named, with the count and the memory said elsewhere."""
@@ -214,22 +202,22 @@ class _Choice:
         machines = max(one.machines or 1 for one in (*named, *others))
         if count is not None and machines > 1:
             count *= machines
-        match = self._gpus.find(first.value.name)
-        nodes = whole_nodes(self._text)
+        match = self.gpus.find(first.value.name)
+        nodes = whole_nodes(self.text)
         if match is not None and nodes is not None:
             if count is None or count == nodes:
                 count = nodes * (match.accelerator.node_size or 1)
         elif count is None and machines > 1 and match is not None:
             count = machines * (match.accelerator.node_size or 1)  # "2 H200 nodes"
         if match is not None and match.accelerator.unified_memory:
-            near = [fact.value for fact in self._facts]
-        if (added := count_with_added(self._text, [fact.start for fact in self._facts])) and (
+            near = [fact.value for fact in self.facts]
+        if (added := count_with_added(self.text, [fact.start for fact in self.facts])) and (
             count or 1
         ) < added:
             count = added
         if machines == 1:
-            count = count_in_all(self._text, count)
-        if (part := _SLICE.search(self._text)) is not None:
+            count = count_in_all(self.text, count)
+        if (part := _SLICE.search(self.text)) is not None:
             first = self._sliced(first, part[0])
         everything = (*named, *near)
         memory = next((one.memory for one in everything if one.memory is not None), None)
@@ -239,7 +227,7 @@ class _Choice:
     def _opened(self, one: Hardware) -> Hardware:
         """Return the GPUs of a cloud's machine in place of its name: those that the text counts
         besides are the same."""
-        match = self._gpus.find(one.name) if one.name else None
+        match = self.gpus.find(one.name) if one.name else None
         if match is None or match.count == 1 or match.unlike:
             return one
         count = match.count * (one.count or 1) * (one.machines or 1)
@@ -249,24 +237,24 @@ class _Choice:
     def _after_contrast(self, named: Sequence[Fact]) -> Sequence[Fact]:
         """Return the GPUs behind "but" where they are counted there: those before ran, or are
         what somebody has not."""
-        contrast = end_of_contrast(self._text)
+        contrast = end_of_contrast(self.text)
         after = [fact for fact in named if fact.start >= contrast]
         return after if any(fact.value.count for fact in after) else named
 
-    def _asked_macs(self, named: Sequence[Fact], bare: Sequence[Fact]) -> list[Fact]:
+    def _asked_macs(self, bare: Sequence[Fact]) -> list[Fact]:
         """Return the Macs in questions that no GPU is named in."""
         return [
             fact
             for fact in bare
             if fact.value.mac
             and (fact.value.memory or fact.value.ram)
-            and fact.sentence in self._questions
+            and fact.sentence in self.questions
         ]
 
     def _sliced(self, fact: Fact, part: str) -> Fact:
         """Return a GPU as the slice of it that the text names elsewhere: "3g.40gb on an H100"."""
         name = f"{fact.value.name} {part}"
-        if part in fact.value.name.lower() or self._gpus.find(name) is None:
+        if part in fact.value.name.lower() or self.gpus.find(name) is None:
             return fact
         return fact._replace(value=msgspec.structs.replace(fact.value, name=name))
 
@@ -281,16 +269,16 @@ class _Choice:
         chosen = next(iter(each or own or strong or sized), None)
         counts = [fact.value.count for fact in bare if fact.value.count is not None]
         if chosen is None:
-            in_all = count_in_all(self._text, counts[0]) if counts else None
+            in_all = count_in_all(self.text, counts[0]) if counts else None
             return Hardware(None, in_all, None, None, True) if counts else None
         one: Hardware = chosen.value
         count = one.count if (one.count or 0) > 1 else max(counts, default=None)
-        count = count_in_all(self._text, count)
+        count = count_in_all(self.text, count)
         return Hardware(None, count, one.memory, one.ram, one.named, one.mac)
 
     def _before(self, fact: Fact) -> str:
         """Return what stands before a fact, in small letters."""
-        return self._text[max(0, fact.start - _BEFORE) : fact.start].lower()
+        return self.text[max(0, fact.start - _BEFORE) : fact.start].lower()
 
     def _is_hardware(self, fact: Fact) -> bool:
         """Return whether a phrase is about GPUs that somebody has, not about what is needed."""
@@ -300,7 +288,7 @@ class _Choice:
         before = self._before(fact)
         if one.memory is None:
             return one.count is not None or one.machines is not None
-        is_sold = one.memory <= _OLD or round(one.memory) in self._gpus.memories
+        is_sold = one.memory <= _OLD or round(one.memory) in self.gpus.memories
         if not is_sold and one.count is None:
             return False
         if abs(one.memory - round(one.memory)) > _TOLERANCE:
@@ -309,9 +297,9 @@ class _Choice:
             return True
         if _LACKED.search(before) or (_NEEDED.search(before) and not _ON_ONE.search(before)):
             return False
-        if self._terse or not self._text[fact.end :].strip(" ?!.。？！"):
+        if self.terse or not self.text[fact.end :].strip(" ?!.。？！"):
             return True
-        if fact.start == 0 or (_SUFFICES.search(self._text) and not _CAPACITY.search(self._text)):
+        if fact.start == 0 or (_SUFFICES.search(self.text) and not _CAPACITY.search(self.text)):
             return True
         return one.named or one.count is not None or _HAD.search(before) is not None
 

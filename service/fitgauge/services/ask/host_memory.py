@@ -9,8 +9,7 @@ from fitgauge.engine.serving.options import ALL_LAYERS
 _OFFLOADED = re.compile(
     r"(?<!kv )(?<!cache )\boffload\w*\b[^.?]{0,24}\b(?:ram|cpu|(?:system|host|main) memory)\b"
     r"|\b(?:ram|cpu)[- ]offload\w*\b|\bspill\w*\b"
-    r"|\bexperts\b[^.?]{0,12}\b(?:on|in|to)\b[^.?]{0,8}\b(?:cpu|ram)\b"
-    r"|卸载到?\s*(?:内存|cpu)",
+    r"|\bexperts\b[^.?]{0,12}\b(?:on|in|to)\b[^.?]{0,8}\b(?:cpu|ram)\b|卸载到?\s*(?:内存|cpu)",
     re.IGNORECASE,
 )
 _OFFLOADED_SIZE = re.compile(

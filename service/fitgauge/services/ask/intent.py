@@ -11,9 +11,8 @@ _LARGEST_BEFORE = re.compile(
 )
 
 _OF_THE_FAMILY = re.compile(
-    r"\W*(?:that |which )?(?:i|we|you|models?|sizes?|versions?|variants?|can|could"
-    r"|should|fits?|runs?|will|would|do|is|works?)\b"
-    r"|\W*(?:模型|型号)",
+    r"\W*(?:that |which )?(?:i|we|you|models?|sizes?|versions?|variants?|can|could|should|fits?"
+    r"|runs?|will|would|do|is|works?)\b|\W*(?:模型|型号)",
     re.IGNORECASE,
 )
 """What follows the name of a family of which one is asked for: "which Qwen3 model"."""

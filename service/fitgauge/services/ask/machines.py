@@ -11,8 +11,7 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.services.ask.names import GpuNames
 
 _LAPTOP = re.compile(
-    r"\b(?:laptop|thinkpad|legion|zephyrus|mobile)\b|笔记本"
-    r"|ノート(?:pc|パソコン)|노트북",
+    r"\b(?:laptop|thinkpad|legion|zephyrus|mobile)\b|笔记本|ノート(?:pc|パソコン)|노트북",
     re.IGNORECASE,
 )
 _OUTSIDE = re.compile(r"\be-?gpu\b|\bdesktop\b|\bvs\.?\b|\bor\b", re.IGNORECASE)

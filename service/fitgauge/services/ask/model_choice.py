@@ -56,20 +56,18 @@ _DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
 
 _CONTRAST = re.compile(
     r"\b(?:but|however|aber|mais)\b|但是?|却|不过|하지만"
-    r"|\b(?:mov(?:ed?|ing)|switch(?:ed|ing)?|upgrad(?:ed?|ing)|chang(?:ed?|ing)|go(?:ing)?|went)"
-    r" (?:over )?to\b"
-    r"(?! ?\d+ ?k)"
-    r"|\b(?:mov|migrat|switch|upgrad|chang|go)\w*\b[^.?!]{0,60}? from [^.?!]{1,40}? to\b"
-    r"(?! ?\d+ ?k)|\b(?:swap|replac|exchang)\w* (?:[^\s.,;?!]+ ){0,4}?(?:for|with|by)\b"
+    r"|\b(?:mov(?:ed?|ing)|switch(?:ed|ing)?|upgrad(?:ed?|ing)|chang(?:ed?|ing)|go(?:ing)?"
+    r"|went) (?:over )?to\b(?! ?\d+ ?k)|\b(?:mov|migrat|switch|upgrad|chang"
+    r"|go)\w*\b[^.?!]{0,60}? from [^.?!]{1,40}? to\b(?! ?\d+ ?k)"
+    r"|\b(?:swap|replac|exchang)\w* (?:[^\s.,;?!]+ ){0,4}?(?:for|with|by)\b"
     rf"|{DISTILLS.pattern}",
     re.IGNORECASE,
 )
 """What stands between a model or GPUs that ran, or a teacher, and those in question."""
 
 _WORKS = re.compile(
-    r"\b(?:sufficient|works?|worked|fine(?![- ]?tun)|no problem|success\w*|runs? (?:well|ok))\b"
-    r"(?!\?)"
-    r"|没问题|可以跑|正常",
+    r"\b(?:sufficient|works?|worked|fine(?![- ]?tun)|no problem|success\w*|runs? (?:well"
+    r"|ok))\b(?!\?)|没问题|可以跑|正常",
     re.IGNORECASE,
 )
 """What says that something ran."""

@@ -45,7 +45,7 @@ def read_model(scan: Scan, index: int) -> int | None:
         return None
     start = _Start(scan, index)
     named, last = start.named or whole is not None, max(start.last, whole or 0)
-    sized, sized_by_dash, versioned = False, False, False
+    sized, sized_by_dash = False, False
     place, ends = last + 1, list[int]()
     while place < len(scan.pieces) and place < index + 24:
         piece = scan.pieces[place]
@@ -54,8 +54,6 @@ def read_model(scan: Scan, index: int) -> int | None:
             continue
         glued = piece.glued
         if piece.kind != "word" or not (glued or _goes_on(scan, place, named)):
-            break
-        if glued and place == last + 1 and scan.gpus.anchors(piece.low):
             break
         word = piece.low
         if not glued and FORMAT.fullmatch(word):
@@ -66,14 +64,12 @@ def read_model(scan: Scan, index: int) -> int | None:
         if is_size(word):
             sized = True
             sized_by_dash |= glued
-        elif is_version(word):
-            versioned = True
         if not glued:
             ends.append(last)
         last = place
         place += 1
     last = _without_prose(scan, index, last, ends)
-    is_complete = sized or versioned or start.titled or whole is not None
+    is_complete = sized or start.titled or whole is not None
     family = named and (is_complete or first.low not in DESCRIPTIVE)
     if first.low.rstrip("s") in KINDS and not sized and whole is None:
         return None  # "embeddings v3" of a name that is unknown

@@ -1,11 +1,11 @@
 """The most that a launch holds, where a question asks for that: the longest context, requests at
-once, or sequences of a micro-batch."""
+once, or sequences of a micro-batch; and how large its cache is."""
 
 from collections.abc import Sequence
 
 from msgspec import structs
 
-from fitgauge.engine.quantity import GIB, gib
+from fitgauge.engine.quantity import GIB, KIB, gib
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.ask.topics import is_about
 from fitgauge.services.common.fit_schemas import FitAnswer
@@ -34,7 +34,8 @@ def most_trained(
     if field is None or not most:
         return None
     noun = f"sequence{'' if most == 1 else 's'} in a micro-batch"
-    each = f"{most:,} {noun if field == 'micro_batch_size' else 'tokens in a sequence'} at most. "
+    noun = noun if field == "micro_batch_size" else "tokens in a sequence"
+    each = f"{most:,} {noun} at most. "
     return structs.replace(request, **{field: most}), each
 
 
@@ -126,3 +127,19 @@ def _shorter(request: FitRequest, answer: FitAnswer) -> tuple[FitRequest, str] |
             changed = structs.replace(request, **one.request)
             return changed, f"{tokens:,} tokens of context at most. "
     return None
+
+
+def cache_in_words(answer: FitAnswer) -> str:
+    """Return 'The KV cache takes 40.00 GiB for 131,072 tokens, about 320 KiB a token. ', of all
+    GPUs together; empty where there is none."""
+    tokens = int(answer.understood_as["context_length"]) * int(answer.understood_as["concurrency"])
+    gpus = answer.gpu.count if answer.gpu else 1
+    if answer.needs:
+        size = answer.needs[0].kv_cache_bytes
+    else:
+        size = gpus * sum(term.bytes for term in answer.terms or () if term.name == "kv_cache")
+    if not size:
+        return ""
+    over = f" over {gpus} GPUs" if gpus > 1 else ""
+    each = f"about {size / tokens / KIB:,.0f} KiB a token"
+    return f"The KV cache takes {gib(size)}{over} for {tokens:,} tokens, {each}. "

@@ -267,9 +267,6 @@ def _boundary(low: str, gpus: GpuNames, models: ModelNames) -> int | None:
     if mixture := _MIXTURE.fullmatch(low):
         return mixture.end(1) if mixture[2] else None
     if low[0].isdigit():
-        named = re.match(r"\d{4}(?=[a-z]{5})", low)
-        if named and gpus.anchors(named[0]):
-            return named.end()
         pixels = _PIXELS.fullmatch(low)
         if pixels and not gpus.anchors(pixels[1]):
             return None

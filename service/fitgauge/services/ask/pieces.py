@@ -40,11 +40,6 @@ _REWRITTEN: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
         r"(?i)(?:(?<![\w.-])|(?<=\dx))(?<!rtx )(?<!rtx pro )([2-6][05]00)(?= (?:ada|pro)\b)",
         r"rtx \1",
     ),
-    # Full training as LLaMA-Factory and ms-swift write it
-    (
-        r"(?i)\b(?:finetuning_type|train_type|tuner_type)[\"']?\s*[:= ]\s*[\"']?full\b",
-        "full finetuning",
-    ),
     # NVIDIA's tool where it trains, which is the name of a model too
     (
         r"(?i)\bnemo(?= (?:(?:q|do)?lora|peft|sft)\b)"

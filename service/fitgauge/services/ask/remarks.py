@@ -79,9 +79,8 @@ _REMARKS = (
     (
         re.compile(
             r"[€£¥$]\s?\d[\d.,]*k?\b(?!\s*(?:/|per|an|a) ?(?:h|mo)|[\d.,]*\s*(?:/|per\b))"
-            r"|\b\d[\d.,]*k? ?(?:€|(?:euros?|eur|usd|gbp|dollars|bucks)\b)"
-            r"(?!\s*(?:/|per|an|a) ?(?:h|mo))"
-            r"|\d+ ?[万千]?(?:元|(?:以内)?的?预算)|预算\D{0,3}\d+ ?[万千]?"
+            r"|\b\d[\d.,]*k? ?(?:€|(?:euros?|eur|usd|gbp|dollars|bucks)\b)(?!\s*(?:/|per|an"
+            r"|a) ?(?:h|mo))|\d+ ?[万千]?(?:元|(?:以内)?的?预算)|预算\D{0,3}\d+ ?[万千]?"
         ),
         "what GPUs cost to buy is not known here; prices are those of renting. Send"
         " `max_usd_per_hour` for a limit.",

@@ -70,8 +70,6 @@ _OF_SERVING = ("context_length", "concurrency", "kv_cache_dtype")
 _SPLITTING = ("tensor_parallel", "pipeline_parallel")
 """Degrees over which one copy of a model is divided."""
 
-_TIME_NEEDS_GPU = "gpu: name one for how long the training takes and what it costs."
-
 _SHORT_LIST = 10
 """Rows of a list: a question in plain words wants few."""
 
@@ -217,7 +215,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             notes.append(f"engine: {engine} serves; training is estimated in PyTorch.")
         fields.setdefault("micro_batches", _micro_batches(fields))
         if is_about(reading.text, "time") and not _names_gpus(fields):
-            notes.append(_TIME_NEEDS_GPU)
+            notes.append("gpu: name one for how long the training takes and what it costs.")
     fields["quantization"] = _file_of_as_many_bits(reading.text, fields.get("quantization"))
     method = fields.get("method")
     if method is not None and method not in METHODS:

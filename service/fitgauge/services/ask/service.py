@@ -10,10 +10,10 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
-from fitgauge.services.ask.caches import cache_in_words
 from fitgauge.services.ask.commands import as_started, how_it_is
 from fitgauge.services.ask.host_memory import ENOUGH
 from fitgauge.services.ask.most import (
+    cache_in_words,
     copies_in_words,
     host_in_words,
     most_of,

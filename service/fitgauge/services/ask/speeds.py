@@ -47,13 +47,10 @@ def speed_in_words(answer: FitAnswer) -> str:
 def speeds_in_words(answers: Sequence[FitAnswer]) -> str:
     """Return the speeds of one model on several GPUs, the fastest first, as a sentence with a
     space behind it; empty where fewer than two are known."""
-    names = [f"{one.gpu.count} x {one.gpu.name}" if one.gpu else "" for one in answers]
-    if len(set(names)) == 1:
-        names = [str(one.understood_as["engine"]) for one in answers]
     rates = [
-        (name, one.speed.tokens_per_second_per_request)
-        for name, one in zip(names, answers, strict=True)
-        if one.speed is not None
+        (f"{one.gpu.count} x {one.gpu.name}", one.speed.tokens_per_second_per_request)
+        for one in answers
+        if one.gpu is not None and one.speed is not None
     ]
     if len(rates) < 2:
         return ""

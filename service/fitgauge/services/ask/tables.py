@@ -99,7 +99,7 @@ def side_by_side(understood: Understood, table: CompareAnswer) -> list[CompareRo
     """Return the row of each GPU of a table of one model on a few GPUs: in the widest format
     of those that most of them hold. None for another table, or where only one GPU holds it."""
     rows = [row for row in table.items if row.verdict == "fits"]
-    gpus = {(row.gpu, row.gpu_count, row.engine) for row in table.items}
+    gpus = {(row.gpu, row.gpu_count) for row in table.items}
     loads = {(row.model, row.context_length, row.concurrency) for row in table.items}
     if understood.model is None or len(loads) > 1 or not 1 < len(gpus) <= _FEW_GPUS:
         return []

@@ -32,87 +32,77 @@ _FEWEST = (
 _PATTERNS: Mapping[Topic, str] = {
     "question": (
         r"\?|吗|吧|呢|多少|几[张卡块台]|能否|可否|是否|如何|怎么|什么|哪[些个种]|能不能"
-        r"|可以.{0,20}不|够不|行不|까요|나요|"
-        r"ますか|ですか|ますでしょうか|"
-        r"^\W*(?:how|what|which|can|could|does|do|is|are|will|would|should|may)\b"
+        r"|可以.{0,20}不|够不|行不|까요|나요|ますか|ですか|ますでしょうか"
+        r"|^\W*(?:how|what|which|can|could|does|do|is|are|will|would|should|may)\b"
     ),
     "gpus": (
-        r"\b(?:please size|sizing)\b|"
-        r"\bwhat (?:(?:should|shall|do|would|could|must) (?:i|we|you)|to)"
-        r" (?:buy|get|rent|order|purchase)\b"
-        r"|\bwhat (?:do|would|will|does) (?:i|we|you|one|it) (?:need|take|require)\b"
+        r"\b(?:please size|sizing)\b"
+        r"|\bwhat (?:(?:should|shall|do|would|could|must) (?:i|we|you)|to) (?:buy|get|rent|order"
+        r"|purchase)\b|\bwhat (?:do|would|will|does) (?:i|we|you|one|it) (?:need|take|require)\b"
         r"|\bhow many (?:for|to|do (?:i|we|you) need|would (?:i|we) need|are needed)\b"
-        r"|\bhow many\W*$"
-        r"|\bhow many (?:rtx |gtx )?\d{4}\b|\bhow many of (?:each|them|those|these)\b"
+        r"|\bhow many\W*$|\bhow many (?:rtx |gtx )?\d{4}\b"
+        r"|\bhow many of (?:each|them|those|these)\b"
         rf"|\bhow (?:many|much)\b(?!{_OTHERS})[^.?]{{0,30}}"
         r"\b(?:gpus?|cards?|nodes?|machines?|(?:[rg]tx )?\d{4}s|blocks)\b"
         rf"|\bhow many\b(?!{_OTHERS})[^.?]{{0,30}}\b(?!q\d)[a-z]{{1,2}}\d{{1,3}}s?\b"
-        r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
-        r"(?:gpus?|(?:graphics? )?cards?|hardware|setup|config(?:uration)?s?|instance|machine"
-        r"|device)\b"
-        r"|\b(?:gpu|card) count\b|\brecommendations?\W*$"
+        r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}(?:gpus?|(?:graphics? )?cards?"
+        r"|hardware|setup|config(?:uration)?s?|instance|machine|device)\b|\b(?:gpu|card) count\b"
+        r"|\brecommendations?\W*$"
         r"|\b(?:minimum|minimal|min|recommended|required|suitable|optimal|cheapest|smallest"
-        r"|special)\b"
-        r"[^.?]{0,40}\b(?:gpus?|cards?|hardware|vram|setup|config\w*|requirements?|instance"
-        r"|memory)\b"
-        r"|\b(?:hardware|gpu|vram|memory|system) requirements?\b|\brequirements\b"
+        r"|special)\b[^.?]{0,40}\b(?:gpus?|cards?|hardware|vram|setup|config\w*|requirements?"
+        r"|instance|memory)\b|\b(?:hardware|gpu|vram|memory|system) requirements?\b"
+        r"|\brequirements\b"
         rf"|{_FEWEST}"
         r"|多少(?:张|块|片|个|台|卡)|几(?:张|块|片|台|卡|个)|什么(?:样的)?(?:显卡|卡|配置|gpu|硬件)"
-        r"|哪些(?:显卡|卡|gpu)|哪[种个](?:显卡|卡|gpu)|多少\s*(?:个)?\s*(?:gpu|a100|h100|资源"
-        r"|算力)|最低.{0,6}(?:配置|要求|算力|显卡)"
-        r"|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)|硬件(?:要求|配置|需求)|몇\s*[장대개]"
-        r"|(?:どの|どんな|何の)(?:gpu|グラボ)|何枚"
+        r"|哪些(?:显卡|卡|gpu)|哪[种个](?:显卡|卡|gpu)|多少\s*(?:个)?\s*(?:gpu|a100|h100|资源|算力)"
+        r"|最低.{0,6}(?:配置|要求|算力|显卡)|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)"
+        r"|硬件(?:要求|配置|需求)|몇\s*[장대개]|(?:どの|どんな|何の)(?:gpu|グラボ)|何枚"
         r"|\bwhat is the compute\b|\bcompute (?:is )?(?:needed|required)\b"
     ),
     "need": (
         r"\bhow (?:much|many|big|large)\b[^.?]{0,60}\b(?:memory|vram|gpu|ram|gbs?|gib|gigabytes)\b"
         r"|\b(?:memory|vram|ram)\b[^.?]{0,30}\b(?:need|require|cost|usage|necessary)"
-        r"|\bhow much (?:would|does|do|is|need)\b"
-        r"|多[大少].{0,4}(?:显存|内存|现存|資源|资源)|(?:显存|内存).{0,8}多[大少]"
-        r"|얼마|どれくらい"
-        r"|必要な?\s*(?:vram|メモリ|gpu)|(?:vram|メモリ).{0,8}必要"
+        r"|\bhow much (?:would|does|do|is|need)\b|多[大少].{0,4}(?:显存|内存|现存|資源|资源)"
+        r"|(?:显存|内存).{0,8}多[大少]|얼마|どれくらい|必要な?\s*(?:vram|メモリ|gpu)"
+        r"|(?:vram|メモリ).{0,8}必要"
     ),
     "memory": (
         r"\b(?:memory|vram|oom\w*|gpus?|cards?|fits?|hardware|ram|cuda out of|runs?|running|load"
         r"|loading|rig|workstation|laptop|steam deck|on-?prem|budget|kv[- ]?cache"
-        r"|max[-_ ]model[-_ ]len|compute (?:is )?(?:needed|required)"
-        r"|deploy\w*|host|graphics? cards?|serve|serving|infer\w*|enough|train\w*|"
-        r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"
-        r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리"
-        r"|動(?:く|き|か)|メモリ|足り|載(?:る|り)|乗(?:る|り)|推論|学習|チューニング|raspberry"
-        r"|phone|android|ipad"
+        r"|max[-_ ]model[-_ ]len|compute (?:is )?(?:needed|required)|deploy\w*|host"
+        r"|graphics? cards?|serve|serving|infer\w*|enough|train\w*|fine-?\s?tun\w*|finetun\w*"
+        r"|require\w*|lora|qlora)\b|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습"
+        r"|메모리|動(?:く|き|か)|メモリ|足り|載(?:る|り)|乗(?:る|り)|推論|学習|チューニング"
+        r"|raspberry|phone|android|ipad"
     ),
     "models": (
-        r"\brun (?:\w+ )?(?:ai|llms?|(?:local|language) (?:models?|llms?|ai)|models? locally)\b|"
-        r"\b(?:which|what)\s+(?:\w+\s+){0,2}models?\b(?!\s+(?:of|require))"
+        r"\brun (?:\w+ )?(?:ai|llms?|(?:local|language) (?:models?|llms?|ai)|models? locally)\b"
+        r"|\b(?:which|what)\s+(?:\w+\s+){0,2}models?\b(?!\s+(?:of|require))"
         r"|\bany\s+(?:\w+\s+)?model\b"
         r"|\b(?:largest|biggest|best|smartest|strongest|most (?:capable|powerful|intelligent)"
         r"|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|llms?|size|thing|one)\b"
-        r"|\b(?:which|what)\s+(?:\w+\s+){0,2}(?:llms?|ais?)\b|\banything (?:useful|good|decent"
-        r"|worth)\b"
-        r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
-        r"|\bhow many (?:billion )?param(?:eter)?s can\b|\bwhat (?:runs|fits)\b"
+        r"|\b(?:which|what)\s+(?:\w+\s+){0,2}(?:llms?|ais?)\b"
+        r"|\banything (?:useful|good|decent|worth)\b|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b"
+        r"|\bwhich ones\b|\bhow many (?:billion )?param(?:eter)?s can\b|\bwhat (?:runs|fits)\b"
         r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
         r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold|train|fine-?tune)\b"
         r"|\bwhat (?:can|could|should) (?:i|we) (?:use|run|serve|host|deploy)\b"
         r"|\b(?:can|could) (?:do|run|handle) wh?[au]t\b"
-        r"|\b(?:do|for|run|handle|try|host|train) (?:some |any(?:thing)? |local |with |good )*"
-        r"(?:ai|llms?)\b"
+        r"|\b(?:do|for|run|handle|try|host|train) (?:some |any(?:thing)? |local |with |good )*(?:ai"
+        r"|llms?)\b"
         r"|\b(?:my|our|your|an?) own (?:\w+ )?(?:ai|llms?|(?:language )?models?|chat ?bots?|gpt)\b"
-        r"|\bwhich of them\b|\bwhat (?:can|could) (?!i\b|we\b|you\b|one\b)[^.?]{1,40}\b(?:do"
-        r"|handle)\b"
+        r"|\bwhich of them\b"
+        r"|\bwhat (?:can|could) (?!i\b|we\b|you\b|one\b)[^.?]{1,40}\b(?:do|handle)\b"
         r"|\bwhat(?:'s| is)? the (?:best|biggest|largest|most) (?:that )?(?:i|we|you)\b"
         r"|\b(?:select|choose|pick|recommend)\b[^.?]{0,40}\bmodels?\b"
-        r"|\b(?:good|decent|ok(?:ay)?|enough|suitable|useful|powerful)\b[^.?]{0,12}"
-        r"\b(?:for|to run)\b[^.?]{0,30}\b(?:models|llms?|ai)\b"
-        r"|哪些(?:大?模型|型号)"
-        r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
-        r"|多少[bB]的?模型|哪个模型|어떤\s*모델|(?:どの|どんな|何の|最大の)モデル|一番[^。?]{0,6}モデル"
+        r"|\b(?:good|decent|ok(?:ay)?|enough|suitable|useful|powerful)\b[^.?]{0,12}\b(?:for"
+        r"|to run)\b[^.?]{0,30}\b(?:models|llms?|ai)\b|哪些(?:大?模型|型号)|什么(?:大?模型|型号)"
+        r"|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型|多少[bB]的?模型"
+        r"|哪个模型|어떤\s*모델|(?:どの|どんな|何の|最大の)モデル|一番[^。?]{0,6}モデル"
     ),
     "count of gpus": (
         r"\b(?:please size|sizing)\b|"
-        rf"\bhow many\b(?!{_OTHERS})|\b(?:gpu|card) count\b"
-        rf"|{_FEWEST}"
+        rf"\bhow many\b(?!{_OTHERS})|\b(?:gpu|card) count\b|{_FEWEST}"
         r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
     ),
     "it fits": (
@@ -130,8 +120,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"tried to allocate\s+[\d.]+\s*[gm]i?b|model loading took|model weights take\s+[\d.]+\s*gib"
         r"|no available memory for the cache blocks|free memory on device"
         r"|to serve at least one request with the model|tokens that can be stored in kv cache"
-        r"|# ?gpu blocks|kv cache size:"
-        r"|llama_model_load|ggml_\w+|mem usage="
+        r"|# ?gpu blocks|kv cache size:|llama_model_load|ggml_\w+|mem usage="
     ),
     "suggestions": (  # what is asked for at the end of a text that names GPUs alone
         r"\b(?:suggestions?|recommendations?|ideas)\W*$"
@@ -140,20 +129,18 @@ _PATTERNS: Mapping[Topic, str] = {
         r"\b(?:what|which|how (?:long|much|big|large|many|far)|max(?:imum|imal)?|longest|largest"
         r"|biggest)\b[^.?,;]{0,24}?\b(?:context|ctx|tokens of context)\b"
         r"|\b(?:max|maximum)(?: tokens|[ _-]model[ _-]len(?:gth)?)\b"
-        r"|\bhow many tokens (?:of context|can)\b"
-        r"|\bcontext maximum\b|\b(?:as (?:much|long|large)(?: an?)?|the most) (?:context|ctx)\b"
-        r"|最大コンテキスト|최대 ?컨텍스트|컨텍스트.{0,4}(?:얼마|몇)"
-        r"|コンテキスト.{0,6}(?:どこまで|いくつ|どれ)"
+        r"|\bhow many tokens (?:of context|can)\b|\bcontext maximum\b"
+        r"|\b(?:as (?:much|long|large)(?: an?)?|the most) (?:context|ctx)\b|最大コンテキスト"
+        r"|최대 ?컨텍스트|컨텍스트.{0,4}(?:얼마|몇)|コンテキスト.{0,6}(?:どこまで|いくつ|どれ)"
         r"|(?:多长|多大|多少|最长|最大)(?:的)?上下文|上下文.{0,8}(?:多长|多大|多少)"
     ),
     "most requests": (
         rf"\bhow many{_WORDS}(?:{_SENDERS}|concurrent|parallel|simultaneous)\b"
         r"|\bmax(?:imum)? (?:concurren\w+|number of (?:concurrent )?(?:users|requests))\b"
-        r"|\b(?:max(?:imum)?|largest|biggest|how (?:big|large)(?: of)? a)\b[^.?,;]{0,12}\b"
-        r"batch(?:es)?\b"
-        r"|\bwhat concurrency\b|\bmax[- _]num[- _]seqs?\b(?!\W*\d)"
-        r"|(?:多少|几)(?:个|路)?(?:并发|用户|人)|何人|몇\s*명|(?:最大|最高)并发"
-        r"|并发.{0,4}(?:多少|几|多大|到哪)"
+        r"|\b(?:max(?:imum)?|largest|biggest|how (?:big"
+        r"|large)(?: of)? a)\b[^.?,;]{0,12}\bbatch(?:es)?\b|\bwhat concurrency\b"
+        r"|\bmax[- _]num[- _]seqs?\b(?!\W*\d)|(?:多少|几)(?:个|路)?(?:并发|用户|人)|何人|몇\s*명"
+        r"|(?:最大|最高)并发|并发.{0,4}(?:多少|几|多大|到哪)"
     ),
     "copies": (
         r"\bhow many\b[^.?,;]{0,16}?\b(?:replicas|copies|instances)\b|多少(?:个)?(?:副本|实例)"
@@ -172,11 +159,10 @@ _PATTERNS: Mapping[Topic, str] = {
     ),
     "time": (  # how long something takes, or what it costs
         r"\bhow (?:long|much time|many (?:\w+[ -])?(?:hours|days|minutes))\b"
-        r"|\b(?:training|train|run) ?time\b"
-        r"|\btime (?:to|for) (?:train|fine)|\bcosts? (?:to|of) (?:train|fine)|\btraining costs?\b"
-        r"|how much (?:does it|will it|would it|is it to|to) (?:cost|train|fine)"
-        r"|多久|多长时间|训练时间|多少钱"
-        r"|얼마나 걸"
+        r"|\b(?:training|train|run) ?time\b|\btime (?:to|for) (?:train|fine)"
+        r"|\bcosts? (?:to|of) (?:train|fine)|\btraining costs?\b"
+        r"|how much (?:does it|will it|would it|is it to|to) (?:cost|train|fine)|多久|多长时间"
+        r"|训练时间|多少钱|얼마나 걸"
     ),
     "disk": (
         r"\b(?:disk|storage)\b|\bcheckpoints? size\b|\bsize of (?:a |the )?checkpoints?\b|磁盘|硬盘"
@@ -194,8 +180,7 @@ _PATTERNS: Mapping[Topic, str] = {
     ),
     "largest": (  # the largest model
         r"largest|biggest|\bhow (?:big|large)(?: of)? an?\b|\bmax(?:imum)? (?:model )?size\b"
-        r"|最大的?"
-        r"|多大(?:参数|规模|尺寸)?(?:量)?的?模型"
+        r"|最大的?|多大(?:参数|规模|尺寸)?(?:量)?的?模型"
     ),
     "comparison": (  # things side by side
         r"\bcompare\b|\bvs\.?\b|\bversus\b|\bor\b|\bdifference\b|\bbetter\b|\bthan\b|\bbetween\b"
@@ -204,9 +189,8 @@ _PATTERNS: Mapping[Topic, str] = {
     ),
     "all weights": (  # that are trained, which "full" alone says: "training Mistral 7B full"
         r"(?<!in )\bfull\b(?!(?:[ -]\w+)?[ -](?:context|ctx|length|precision|sequence|window"
-        r"|epochs?"
-        r"|checkpoint\w*|recompute|shard\w*|dataset|data|node|nodes|gpus?|size|speed|batch)\b)"
-        r"|\bfully\b(?=\s*(?:$|[.?!,;]|on\b|with\b|train|f[iu]ne|tun))"
+        r"|epochs?|checkpoint\w*|recompute|shard\w*|dataset|data|node|nodes|gpus?|size|speed"
+        r"|batch)\b)|\bfully\b(?=\s*(?:$|[.?!,;]|on\b|with\b|train|f[iu]ne|tun))"
     ),
     "price of tokens": (
         r"\b(?:price|cost|usd|dollars?|\$)\b[^.?]{0,16}\bper\b[^.?]{0,16}\btokens?\b"
@@ -214,12 +198,11 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|/ ?m ?tok(?:en)?s?\b"
     ),
     "price": (  # what is the cheapest
-        r"\bcheap\w*|\b(?:less|least|most|more) (?:expensive|cost[- ]effective)|\bbest (?:value"
-        r"|price)"
+        r"\bcheap\w*|\b(?:less|least|most|more) (?:expensive|cost[- ]effective)"
+        r"|\bbest (?:value|price)"
         r"|\b(?:what|how much)\b[^.?]{0,24}\bcosts?\b[^.?]{0,24}\b(?:run|serve|host|rent"
-        r"|deploy)\w*\b"
-        r"|\bcosts?\b[^.?]{0,24}\bto (?:run|serve|host|rent|deploy)\b"
-        r"|便宜|划算|性价比|安い"
+        r"|deploy)\w*\b|\bcosts?\b[^.?]{0,24}\bto (?:run|serve|host|rent|deploy)\b|便宜|划算|性价比"
+        r"|安い"
     ),
     "as published": (  # weights as they are published
         r"\bfull[- ]precision\b|\b(?:un|non-?)quanti[sz]ed\b|\b(?:without|no) quanti[sz]ation\b"
@@ -236,13 +219,12 @@ _PATTERNS: Mapping[Topic, str] = {
     ),
     "rate": (  # how fast a launch is
         r"\bhow (?:fast|quick|slow)\b|^\W*(?:tok/s|tokens?/s|tokens? (?:per|a) second|t/s|tps)\b"
-        r"|\bhow many (?:tokens?|tok|t|texts|embeddings|documents|passages|sentences)\b"
-        r"(?! can| does it hold)"
-        r"|\b(?:speed|throughput)\b|\b(?:what|which)\b[^.?]{0,30}\b(?:tokens?/s|tok/s|t/s|tps)\b"
+        r"|\bhow many (?:tokens?|tok|t|texts|embeddings|documents|passages|sentences)\b(?! can"
+        r"| does it hold)|\b(?:speed|throughput)\b"
+        r"|\b(?:what|which)\b[^.?]{0,30}\b(?:tokens?/s|tok/s|t/s|tps)\b"
         r"|\b(?:tok/s|tokens?/s(?:ec)?|t/s|tps)\s*\?"
-        r"|(?<!\b\d )(?<!\b\d\d )(?<!\d\d\d )(?<!\d)"
-        r"\b(?:tok/s|tokens?/s(?:ec)?|tokens? (?:per|a) second|t/s|tps)\W*$|多快|速度|每秒多少"
-        r"|多少 ?(?:个 ?)?tokens? ?(?:每秒|/ ?s|一秒)"
+        r"|(?<!\b\d )(?<!\b\d\d )(?<!\d\d\d )(?<!\d)\b(?:tok/s|tokens?/s(?:ec)?|tokens? (?:per"
+        r"|a) second|t/s|tps)\W*$|多快|速度|每秒多少|多少 ?(?:个 ?)?tokens? ?(?:每秒|/ ?s|一秒)"
     ),
     "cache": (  # how large the KV cache is
         r"\b(?:how (?:much|big|large|many)|what(?:'s| is)?|size of)\b[^.?,;]{0,32}\bkv[- ]?cache\b"
@@ -251,19 +233,16 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|kv ?cache ?.{0,6}(?:多大|多少)"
     ),
     "one gpu": (  # several models on one GPU
-        r"\bon the same\b|\bnext to\b|\bbesides? (?:an?|the|it)\b"
-        r"|\btogether\b(?! ai)|\bside[- ]by[- ]side\b|\balongside\b|\bconcurrently\b"
-        r"|\bsame (?:gpu|card|machine)\b"
-        r"|\bat the same time\b|\bsimultaneously\b"
-        r"|\bat once\b|\w \+ [^?.]{0,60}\bon (?:one|a single)\b"
-        r"|同一[张块台]|同时"
+        r"\bon the same\b|\bnext to\b|\bbesides? (?:an?|the|it)\b|\btogether\b(?! ai)"
+        r"|\bside[- ]by[- ]side\b|\balongside\b|\bconcurrently\b|\bsame (?:gpu|card|machine)\b"
+        r"|\bat the same time\b|\bsimultaneously\b|\bat once\b"
+        r"|\w \+ [^?.]{0,60}\bon (?:one|a single)\b|同一[张块台]|同时"
     ),
     "whole context": (  # all the tokens that the model reads, without their number
-        r"(?:\b(?:(?:with|at|for|on|use|using|support\w*|needs?|wants?)\s+|w/\s*)"
-        r"(?:(?:its|the|a|my)\s+)?(?:max(?:imum|imal)?|longest)|\b(?:full|whole|entire|native))"
-        r"\s+(?:possible\s+)?"
-        r"(?:context|ctx)(?:\s+(?:length|window|size))?\b(?!\s*(?:of|is|=|:)?\s*\d)"
-        r"|(?:满|全|最大)上下文(?!.{0,6}(?:多少|多大|多长|是什么))"
+        r"(?:\b(?:(?:with|at|for|on|use|using|support\w*|needs?|wants?)\s+|w/\s*)(?:(?:its|the|a"
+        r"|my)\s+)?(?:max(?:imum|imal)?|longest)|\b(?:full|whole|entire"
+        r"|native))\s+(?:possible\s+)?(?:context|ctx)(?:\s+(?:length|window|size))?\b(?!\s*(?:of|is"
+        r"|=|:)?\s*\d)|(?:满|全|最大)上下文(?!.{0,6}(?:多少|多大|多长|是什么))"
     ),
     "month": r"\b(?:per|an?|each|every) month\b|\bmonthly\b|/ ?mo(?:nth)?\b|每个?月",
     "nodes": (  # how many nodes are needed, each of the GPUs that it counts

@@ -35,11 +35,6 @@ _NOT_RECOMPUTED = re.compile(
 _RECOMPUTED = re.compile(
     r"\b(full|selective)(?: activation| gradient)?[- _](?:recomput\w+|checkpointing)", re.IGNORECASE
 )
-_ZERO_FILE = re.compile(
-    r"\b(?:ds|deepspeed)(?:[_-]?config)?[_-](?:z|zero|stage)[_-]?([123])|\bzero[_-]?([123])\w*\.json",
-    re.IGNORECASE,
-)
-"""DeepSpeed's stage in the name of its file: ds_z3.json."""
 _IMAGES = re.compile(
     rf"\b(\d{{1,3}}|{'|'.join(NUMBER_WORDS)}) {IMAGE}"
     r" (?:per|a|each|in (?:a|each|every)) (?:sample|example|sequence|conversation|row|prompt)\b",
@@ -122,8 +117,6 @@ def training_words(text: str) -> Mapping[str, object]:
         fields["activation_checkpointing"] = recomputed[1].lower()
     if _NOT_RECOMPUTED.search(text):
         fields["activation_checkpointing"] = "none"
-    if (stage := _ZERO_FILE.search(text)) is not None:
-        fields["zero_stage"] = int(stage[1] or stage[2])
     fields |= {name: value for name, (words, value) in _SWITCHES.items() if words.search(text)}
     for name, words in _COUNTS.items():
         if (count := words.search(text)) is not None:

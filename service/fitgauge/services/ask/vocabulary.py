@@ -43,8 +43,6 @@ HAN_PHRASES: Mapping[str, Meaning] = MappingProxyType(
 )
 """Phrases of scripts without spaces."""
 
-TRAINERS = frozenset(name for kind, name, _ in _ROWS if kind == "TRAINER")
-
 METHODS = ("full", "lora", "dora", "qlora")
 """Those of METHOD that are methods: the others are algorithms."""
 
@@ -55,9 +53,7 @@ _NUMBERS = {text: int(number or 0) for kind, number, text in _ROWS if kind == "n
 NUMBER_WORDS = {text: number for text, number in _NUMBERS.items() if text.isascii()}
 HAN_NUMBERS = {text: number for text, number in _NUMBERS.items() if not text.isascii()}
 
-MEMORY = frozenset(
-    {"显存", "现存", "顯存", "显卡显存", "显卡内存", "vram", "gpu memory", "video memory"}
-)
+MEMORY = frozenset(text for kind, _, text in _ROWS if kind == "memory")
 """Words of GPUs that mean their memory, which no number counts."""
 
 TRAINING = _texts("training", latin=True)

@@ -331,6 +331,14 @@ def test_how_many_gpus_it_takes_is_said_where_none_of_a_table_fits(ask):
     assert lead.endswith(f" or {least} x H100 SXM")
 
 
+def test_how_many_gpus_it_takes_is_said_of_the_weights_as_published(ask):
+    """Not of the smallest of the formats that the table adds where those do not fit."""
+    answer = ask("H200 or H100 for deepseek v3?").answer
+    lead = answer["summary"].partition(". ")[0]
+    least = ask("deepseek v3 on an H100?").answer["limits"]["min_gpu_count"]
+    assert lead.endswith(f" {least} x H100 SXM") or f" {least} x H100 SXM or " in lead
+
+
 def test_a_degree_that_divides_nothing_is_answered_by_another(ask):
     answer = ask("vLLM TP=3 on 3x 3090 with Qwen2.5-32B AWQ?")
     assert answer.missing[0].startswith("tensor_parallel: `tensor_parallel` 3 does not divide")

@@ -177,6 +177,12 @@ def test_a_launch_command_is_read_and_arguments_go_before_it():
     }  # fmt: skip
     assert read.notes == ["command: tensor_parallel=2, model=Qwen/Qwen3-14B, engine=vllm"]
     assert more("check_fit", command="make coffee") == {}
+    for command, is_said in (
+        ("vllm serve Qwen/Qwen3-14B", True),
+        ("llama-server -m Qwen/Qwen3-14B", False),
+    ):
+        notes = parse(TOOLS["check_fit"], {"command": command, "gpu": "L4"}).notes
+        assert any("sets no context" in note for note in notes) == is_said
 
 
 def test_of_two_values_the_exact_name_counts_and_the_other_is_reported():

@@ -268,7 +268,7 @@ class AskService:
     ) -> tuple[CompareAnswer, list[str]]:
         """Return a table with what a question in plain words wants besides, and what to say of
         it: formats that fit where none is named and as published nothing does."""
-        remarks = []
+        remarks, as_asked = [], table
         if lacks_format(request, table):
             formats = structs.replace(request, quantizations=list(USUAL_FORMATS))
             other = await self._answers["compare_fit"](formats)
@@ -285,7 +285,9 @@ class AskService:
         at_once = reading.understood.models and not is_about(reading.text, "comparison")
         if at_once or is_about(reading.text, "one gpu"):
             lead = together(table) or lead
-        nearest = nearest_rows(reading.understood, table)
+        nearest = nearest_rows(reading.understood, table) and nearest_rows(
+            reading.understood, as_asked
+        )
         each = await self._each([as_question(row, reading.understood) for row in nearest])
         lead += enough_of_each(each)
         return structs.replace(table, summary=lead + table.summary), remarks

@@ -106,6 +106,11 @@ class _Reader:
         self.fields |= set_by_it
         read_of_it = ", ".join(f"{name}={_shown(value)}" for name, value in set_by_it.items())
         self.notes += [f"{key[:40]}: {read_of_it}", *pasted.notes]
+        if pasted.takes_whole_context and "context_length" not in self.fields:
+            self.notes.append(
+                f"{key[:40]} sets no context: it starts with the model's maximum; send that as"
+                " context_length to judge it so"
+            )
 
     def is_name(self, text: str, after: str = "") -> bool:
         """Return whether a text is the name of an argument. after: the argument whose value it

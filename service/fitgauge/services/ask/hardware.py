@@ -121,13 +121,18 @@ def choose(
 
 
 class _Choice(NamedTuple):
-    """The hardware of one text: the arguments of `choose`."""
+    """The hardware of one text."""
 
     text: str
+    """The question."""
     facts: Sequence[Fact]
+    """What it says of hardware."""
     questions: Collection[int]
+    """The sentences that ask something."""
     gpus: GpuNames
+    """The names of the catalog."""
     terse: bool
+    """Whether the text is names and numbers alone."""
 
     def hardware(self) -> tuple[Hardware | None, list[Hardware]]:
         """Return the GPUs that are meant, or several that are on a par."""

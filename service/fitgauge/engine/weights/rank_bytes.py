@@ -131,7 +131,9 @@ def _held(share: TensorGroup, layers: range | None, *, first: bool, last: bool) 
 
 def share_bytes(share: TensorGroup, layout: ShardingRules, ranks: Ranks) -> int:
     """Return the bytes of a tensor group in one layer on the fullest rank."""
-    copies, ways, form = 1, ranks.tower if share.part in TOWERS else ranks.tensor, share.form
+    copies, ways, form = 1, ranks.tensor, share.form
+    if share.part in TOWERS and not (layout.tower_by_tensor and share.pieces % ways == 0):
+        ways = ranks.tower
     if share.experts:
         copies, ways = -(-share.experts // ranks.experts), ranks.expert
         share = widened(share, layout, ranks.tensor, ways)

@@ -56,6 +56,8 @@ class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
     """Modules whose weights become one tensor, as alternatives of a regular expression."""
     on_every_stage: Callable[[ModelSpec], frozenset[Part]] = _no_parts
     """The parts of a model outside its layers that every pipeline stage holds."""
+    tower_by_tensor: bool = False
+    """Whether of a tower whose heads do not divide only what is divided by heads is whole."""
     shared_experts_in_blocks: frozenset[str] = frozenset()
     """Model types whose shared experts are padded to whole quantization blocks a rank."""
 
@@ -118,7 +120,7 @@ class ShardedWeights(msgspec.Struct, frozen=True, kw_only=True):
     """Whether no reader knows the architecture, and no stored count says how large it is."""
     tower_heads: int = 0
     """Heads of the vision and audio towers. Where tensor parallelism does not divide them, every
-    rank holds the whole tower. 0: no towers."""
+    rank holds the whole tower, but for `ShardingRules.tower_by_tensor`. 0: no towers."""
     memo: MixedMemo = msgspec.field(default_factory=Memo)
     """Values derived from it."""
 
@@ -352,7 +354,7 @@ def _pieces(tensor: Tensor, layout: ShardingRules) -> int:
         return 1
     if tensor.split is Split.VOCABULARY:
         return round_up(tensor.shape[0], layout.vocabulary_multiple)
-    if tensor.split is Split.KV and tensor.units:
+    if tensor.units and (tensor.split is Split.KV or layout.tower_by_tensor):
         return tensor.units
     return matrix(tensor)[1] if tensor.split is Split.ROW else tensor.shape[0]
 

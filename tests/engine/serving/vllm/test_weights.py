@@ -223,3 +223,14 @@ def test_a_towers_heads_divide_unless_its_class_keeps_it_whole(model, ranks, rea
     weights = layout.shard_weights(spec, Scheme(name="as published"))
     refusal = layout.refusal(spec, weights, ranks, 1, 1)
     assert (reason in refusal) if reason else refusal is None
+
+
+def test_of_a_tower_of_internvl_only_the_attention_is_whole_where_its_heads_do_not_divide():
+    """InternViT-6B has 25 heads: of two ranks each has its attention, and half of its MLPs. Source:
+    vLLM 0.33 models/intern_vit.py, InternParallelAttention."""
+    weights = layout.shard_weights(spec_of("OpenGVLab/InternVL3-38B"), Scheme(name="as published"))
+    one, two = (
+        rank_weights(weights, tensor_parallel=ranks).by_part[Part.VISION] for ranks in (1, 2)
+    )
+    mlps = 45 * (3200 * 12800 + 12800 + 12800 * 3200)
+    assert one - two == 2 * mlps / 2

@@ -131,8 +131,11 @@ class Quirks(NamedTuple):
 
     tower_whole_if_uneven: bool = False
     """Its tower is whole on every rank where its heads do not divide over them; others refuse.
-    Source: models/vision.py, is_vit_use_data_parallel(num_heads), and who calls it so; of
-    intern_vit.py only the attention is: its MLPs are counted too large."""
+    Source: models/vision.py, is_vit_use_data_parallel(num_heads), and who calls it so."""
+
+    tower_attention_whole_if_uneven: bool = False
+    """The same of its tower's attention alone. Source: intern_vit.py, InternParallelAttention
+    (disable_tp)."""
 
     experts_on_every_stage: bool = False
     """Its class refuses a pipeline stage without experts. Source: pipeline.py, _lacks_experts."""
@@ -271,7 +274,10 @@ _FLAGS: dict[str, str] = {
         qwen3_5_moe qwen3_moe qwen3_next qwen3_vl_moe step3p5 step3p7
     """,
     "tower_whole_if_uneven": """
-        internvl_chat kimi_k25 kimi_k3 muse_glimmer
+        kimi_k25 kimi_k3 muse_glimmer
+    """,
+    "tower_attention_whole_if_uneven": """
+        internvl_chat
     """,
     "experts_uncounted": """
         dbrx

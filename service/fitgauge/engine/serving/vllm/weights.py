@@ -67,8 +67,13 @@ ModelConfig's dtype `auto` casts float32 to bfloat16."""
 
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
     """Return the model as vLLM registers it."""
-    least = quirks(spec).least_expert_width
-    rules = msgspec.structs.replace(VLLM, least_expert_width=least) if least else VLLM
+    special, rules = quirks(spec), VLLM
+    if special.least_expert_width or special.tower_attention_whole_if_uneven:
+        rules = msgspec.structs.replace(
+            VLLM,
+            least_expert_width=special.least_expert_width,
+            tower_by_tensor=special.tower_attention_whole_if_uneven,
+        )
     built = with_padding(registered(spec))
     return lay_out(built, registered_scheme(spec, scheme), rules, stored)
 
@@ -294,7 +299,9 @@ def refusal(
     if groups > 1 and groups % tensor_parallel:
         return f"its {groups} Mamba groups cannot be divided by {tensor_parallel}"
     expert_ways = max(1, tensor_parallel * data_parallel // expert_parallel)
-    if sharded.tower_heads % tensor_parallel and not quirks(spec).tower_whole_if_uneven:
+    special = quirks(spec)
+    held_whole = special.tower_whole_if_uneven or special.tower_attention_whole_if_uneven
+    if sharded.tower_heads % tensor_parallel and not held_whole:
         return f"its tower's {sharded.tower_heads} heads cannot be divided by {tensor_parallel}"
     tower_ways = ranks(sharded, tensor_parallel, expert_parallel, data_parallel).tower
     for share in sharded.shares:

@@ -20,7 +20,7 @@ from fitgauge.services.ask.vocabulary import (
 
 _JOINED = re.compile(
     r"[\s,、/&]*(?:(?:models?|llms?)\s*)?[\s,、/&]*(?:and|or|to|next to|alongside|besides?"
-    r"|together with|,|plus|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&|\+)"
+    r"|together with|,|plus|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|y|e|и|/|&|\+)"
     r"\s*(?:(?:the|an?)(?:\s|$))?"
 )
 """What stands between names that are on a par."""

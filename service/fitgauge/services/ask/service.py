@@ -188,7 +188,11 @@ class AskService:
             changed = structs.replace(request, **step.request)
             again = await self._fit(changed)
             if again.model.parameters == result.model.parameters:  # the same weights
-                request, result, lead = changed, again, f"To fit, {step.change}. "
+                request, result, lead = (
+                    changed,
+                    again,
+                    f"To fit, {step.change.partition(': ')[0]}. ",
+                )
                 most = most_of(reading.text, reading.understood, request, result)
         if most is not None:
             lead += most[1]
@@ -257,7 +261,7 @@ class AskService:
             again = await self._train(request)
             if again.model.parameters == result.model.parameters:
                 most = most_trained(reading.text, reading.understood, request, again)
-                lead = f"To fit, {step.change}. "
+                lead = f"To fit, {step.change.partition(': ')[0]}. "
         if most is None:
             return result
         again = await self._train(most[0])

@@ -297,3 +297,16 @@ def test_states_are_divided_because_all_weights_are_trained(train, asked):
 def test_settings_of_adapters_say_that_adapters_are_trained(train):
     asked = {"model": "mistralai/Mistral-7B-v0.3", "gpu": "4x A100 80GB", "zero_stage": 3}
     assert train(**asked, lora_rank=16).understood_as["method"] == "lora"
+
+
+def test_experts_that_qlora_leaves_unquantized_are_loaded_in_16_bit(train):
+    """As the base of LoRA is: else a mixture's QLoRA would need twice what its LoRA does."""
+    asked = {"model": "mistralai/Mixtral-8x7B-Instruct-v0.1", "gpu": "B300"}
+    lora, qlora = (train(**asked, method=method) for method in ("lora", "qlora"))
+    assert qlora.understood_as["base_precision"] == "half"
+    assert "--dtype bfloat16" in qlora.launch.command
+    assert qlora.per_gpu.required_bytes.expected < lora.per_gpu.required_bytes.expected
+    dense = train(model="Qwen/Qwen3-8B", gpu="B300", method="qlora")
+    quantized = train(**asked, method="qlora", quantize_experts=True)
+    for other in (dense, quantized):
+        assert other.understood_as["base_precision"] == "fp32"

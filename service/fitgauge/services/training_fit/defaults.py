@@ -124,5 +124,7 @@ def _of_trl(
         }
         if not own.get(default.field):
             yield default
-    if request.precision is None and HALF_BASE.applies(request, method, count, spec):
+    # experts that bitsandbytes leaves as they are loaded are most of the base
+    left = method == "qlora" and spec.routed_experts > 0 and not request.quantize_experts
+    if request.precision is None and (left or HALF_BASE.applies(request, method, count, spec)):
         yield HALF_BASE

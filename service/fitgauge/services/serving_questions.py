@@ -31,7 +31,12 @@ from fitgauge.services.common.name_readings import (
 from fitgauge.services.common.responses import MOST_WITH_OTHERS
 from fitgauge.services.common.schemas import FitRequest, Suggestion, Verdict
 from fitgauge.services.common.smaller_models import SmallerModels
-from fitgauge.services.common.smallest import change_to_fit, helps_here
+from fitgauge.services.common.smallest import (
+    change_to_fit,
+    helps_here,
+    host_suffices,
+    is_here,
+)
 from fitgauge.services.common.token_prices import per_million
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.longer_models import LongerModels
@@ -150,11 +155,12 @@ class ServingQuestions:
         here = answer.suggestions
         answer.suggestions = in_order(here, request, MOST_WITH_OTHERS, more)
         other = next((one for one in more if one.verdict == "fits"), None)
-        in_summary = with_host_in_words(request, here) or change_to_fit(
-            here, request.gpu_count or 1
-        )
-        if other is not None and not in_summary:
+        if other is None or with_host_in_words(request, here):
+            return
+        if not change_to_fit(here, request.gpu_count or 1):
             answer.summary += f" To fit, {other.change}."
+        elif is_here(other) and not any(map(host_suffices, here)):
+            answer.summary += f" Or {other.change}."
 
     def _verdict(self, request: FitRequest, gpu: GpuMatch, name: str) -> Verdict | None:
         """Return the verdict of a question with another model; None where it has none."""

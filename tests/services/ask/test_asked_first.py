@@ -369,3 +369,9 @@ def test_a_setting_that_is_wrong_is_named_and_left_out(ask):
 def test_several_models_without_a_comparison_are_one_load(ask):
     answer = ask("can a 12GB 3060 hold whisper large v3 turbo, piper and qwen3 4b awq").answer
     assert answer["summary"].startswith("At once they fit on 1 x RTX 3060 12GB: ")
+
+
+def test_a_list_of_models_says_that_it_is_in_no_order_of_skill(ask):
+    said = [note for note in ask("best coding model for a 4090?").missing if "good at" in note]
+    assert len(said) == 1
+    assert not ask("which models fit on a 4090?").missing

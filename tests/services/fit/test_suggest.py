@@ -360,6 +360,14 @@ def test_fewer_gpus_with_weights_in_fewer_bits_come_before_many(check_fit: Check
     assert "; to fit, take 2 GPUs, with casperhansen/llama-3.3-70b-instruct-awq." in answer.summary
 
 
+def test_the_summary_ends_with_a_smaller_model_where_only_more_gpus_help(check_fit: Check) -> None:
+    answer = check_fit(model="google/gemma-3-27b-it", gpu="RTX 3060", settings="auto")
+    assert "; to fit, take 4 GPUs, with fp8 weights. " in answer.summary
+    assert " Or use google/gemma-3-12b-it in q4_k_m with llama.cpp, a smaller" in answer.summary
+    by_host = check_fit(model="openai/gpt-oss-120b", gpu="RTX 4090", settings="auto")
+    assert " Or " not in by_host.summary
+
+
 def test_where_only_more_gpus_help_two_changes_at_once_are_told_too(check_fit: Check) -> None:
     suggestions = check_fit(
         model="Qwen/Qwen3-14B", gpu="L4", context_length=40960, concurrency=8

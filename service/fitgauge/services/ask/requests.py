@@ -70,6 +70,11 @@ _OF_SERVING = ("context_length", "concurrency", "kv_cache_dtype")
 _SPLITTING = ("tensor_parallel", "pipeline_parallel")
 """Degrees over which one copy of a model is divided."""
 
+_NOT_BY_SKILL = (
+    "search: the list is in order of size and age, whatever a model is good at; name one, such as"
+    " Qwen3-Coder, for whether it fits."
+)
+
 _SHORT_LIST = 10
 """Rows of a list: a question in plain words wants few."""
 
@@ -268,6 +273,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             for name in _OF_SERVING
             if training and fields.pop(name, None) is not None
         ]
+        if is_about(reading.text, "coding"):
+            notes.append(_NOT_BY_SKILL)
         fields |= {
             "task": "training" if training else None,
             "quantizations": None if training else _listed(fields.get("quantization")),

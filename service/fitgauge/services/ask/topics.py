@@ -9,7 +9,7 @@ Topic = Literal[
     "suggestions", "longest context", "most requests", "copies", "largest batch",
     "longest sequence", "time", "disk", "merging", "format", "largest", "comparison",
     "all weights", "price of tokens", "price", "as published", "fastest", "text alone", "rate",
-    "cache", "one gpu", "whole context", "nodes", "month",
+    "cache", "one gpu", "whole context", "nodes", "month", "coding",
 ]  # fmt: skip
 
 _WORDS = r"(?:\s+(?!(?:for|to|do|does|can|would|will|are|of|on|and)\b)[\w.-]+){0,7}\s+"
@@ -247,6 +247,11 @@ _PATTERNS: Mapping[Topic, str] = {
     "month": r"\b(?:per|an?|each|every) month\b|\bmonthly\b|/ ?mo(?:nth)?\b|每个?月",
     "nodes": (  # how many nodes are needed, each of the GPUs that it counts
         r"\bhow many (?:nodes|machines|servers|hosts|boxes)\b"
+    ),
+    "coding": (
+        r"\b(?:for|best|good|top|local|decent) (?:\w+ )?(?:coding|programming)\b"
+        r"|\bcod(?:ing|e)[ -](?:models?|llms?|assistants?|agents?|tasks?|generation|completion)\b"
+        r"|写代码|编程|コーディング|코딩|программирован\w*|\bprogramaci[oó]n\b"
     ),
 }
 _TOPICS = {topic: re.compile(pattern, re.IGNORECASE) for topic, pattern in _PATTERNS.items()}

@@ -379,3 +379,14 @@ def test_the_longest_sequences_that_fit_are_a_limit(train):
     assert whole.limits.max_sequence_length == whole.model.max_context_length
     sampled = train(**asked, algorithm="grpo")
     assert sampled.limits.max_sequence_length is None
+
+
+def test_unsloth_is_tried_with_micro_batches_of_one_before_sequences_are_cut(train):
+    """Llama 3.1 8B by QLoRA on an RTX 3060: all of 8,192 tokens, one sequence at a time."""
+    answer = train(
+        model="meta-llama/Llama-3.1-8B", gpu="RTX 3060", method="qlora", sequence_length=8192,
+        micro_batch_size=4,
+    )  # fmt: skip
+    first = answer.suggestions[0]
+    assert first.request == {"framework": "unsloth", "micro_batch_size": 1}
+    assert "to fit, train with Unsloth, take micro-batches of 1. As asked" in answer.summary

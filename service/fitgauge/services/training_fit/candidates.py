@@ -45,8 +45,13 @@ class Ladder(NamedTuple):
     """Pointless where something else fits: shorter sequences."""
 
 
-_UNSLOTH = Change("train with Unsloth", {"framework": "unsloth"})
-"""Kernels that keep less, and checkpointed activations in host memory."""
+def _by_unsloth(workload: TrainingWorkload) -> Iterator[Change]:
+    """Yield Unsloth's kernels, which keep less and put checkpointed activations in host memory, and
+    the same with micro-batches of 1."""
+    words, fields = "train with Unsloth", Fields(framework="unsloth")
+    yield Change(words, fields)
+    if workload.micro_batch_size > 1:
+        yield Change(f"{words}, take micro-batches of 1", fields | Fields(micro_batch_size=1))
 
 
 def ladders(
@@ -83,7 +88,7 @@ def ladders(
         yield Ladder((Change(", ".join(words), combined),))
     for change in (*_room_for_rollout(workload, setup), *_divided(workload)):
         yield Ladder((change,))
-    by_unsloth = [_UNSLOTH] if unsloth and _replaces_trl(workload, setup) else []
+    by_unsloth = [*_by_unsloth(workload)] if unsloth and _replaces_trl(workload, setup) else []
     yield Ladder((*by_unsloth,))
     for change in _states(workload):
         yield Ladder((change,))
@@ -251,7 +256,8 @@ def _adapters(
     yield Change(words, fields)
     yield _saving(workload, Change(words, fields))
     for change in by_unsloth:
-        yield Change(f"{words} with Unsloth", fields | change.fields)
+        how = change.words.removeprefix("train ")
+        yield Change(f"{words} {how}", fields | change.fields)
     if method == "qlora" and count == 1:  # nothing needs less of one GPU but shorter sequences
         for change in _shorter(workload, setup):
             yield Change(f"{words}, {change.words}", fields | change.fields)

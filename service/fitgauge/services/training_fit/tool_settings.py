@@ -218,7 +218,8 @@ def _settings(text: str) -> Iterator[_Setting]:
     """Yield the settings of a text, those of an object or a call under its name."""
     around: list[str] = []
     place = 0
-    calls = [(match.end(), match[1].lower()) for match in _CALLED.finditer(text)]
+    calls = [(match.end(), match[1].lower()) for match in _CALLED.finditer(text)][::-1]
+    call = ""
     for match in _PAIR.finditer(text):
         for brace in _OPENED.finditer(text, place, match.start()):
             if brace[0] == "}" and around:
@@ -234,6 +235,7 @@ def _settings(text: str) -> Iterator[_Setting]:
             continue
         if value is None and not match["flag"]:
             continue
-        call = next((one for end, one in reversed(calls) if end <= match.start()), "")
+        while calls and calls[-1][0] <= match.start():
+            call = calls.pop()[1]
         within = around[-1] if around else call if name == "r" else ""
         yield _Setting(f"{within}.{name}" if within else name, _word(value or ""))

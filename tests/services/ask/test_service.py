@@ -8,7 +8,6 @@ import pytest
 from fitgauge.errors import QueueFullError
 from fitgauge.services.ask.schemas import AskRequest
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
 from fitgauge.services.recommend.schemas import RecommendRequest
 
 
@@ -20,26 +19,6 @@ def test_the_answer_is_that_of_check_fit(ask, questions):
     assert answer.operation == "check_fit"
     assert answer.missing == []
     assert answer.answer == msgspec.to_builtins(asyncio.run(questions.check_fit(request))[1])
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "text only",
-        "no vision",
-        "nur Text",
-        "纯文本",
-        '--limit-mm-per-prompt \'{"image":0,"video":0}\'',
-    ],
-)
-def test_a_model_that_also_sees_is_served_for_text_alone(ask, words):
-    asked = "vllm serve Qwen/Qwen3.6-27B-AWQ --max-model-len 32768"
-    whole = ask(f"{asked} {words} on a 4090")
-    answer = whole.answer
-    assert answer["understood_as"]["language_model_only"] is True
-    assert whole.understood.language_model_only is True
-    assert "--language-model-only" in answer["launch"]["command"]
-    assert "language_model_only" not in ask(f"{asked} on a 4090").answer["understood_as"]
 
 
 @pytest.mark.parametrize(
@@ -189,22 +168,6 @@ def test_a_full_queue_is_an_error(questions, monkeypatch):
         asyncio.run(questions.ask(AskRequest(question="does a 7b fit on a 4090?")))
 
 
-def test_a_list_of_models_to_train_is_not_one_of_models_to_serve(ask, questions):
-    answer = ask("What is the largest model I can qlora on a 4090 with 4k context?")
-    assert answer.operation == "list_models_that_fit"
-    request = ModelsForGpuRequest(
-        gpu="4090",
-        task="training",
-        method="qlora",
-        sequence_length=4096,
-        objective="largest",
-        limit=10,
-    )
-    listed = msgspec.to_builtins(asyncio.run(questions.list_models_that_fit(request)))
-    assert answer.answer["items"] == listed["items"]
-    assert answer.answer["items"]
-
-
 def test_a_cloud_s_machines_are_ordered_by_price(ask):
     answer = ask("which AWS instance serves qwen3 32b?").answer
     offers = {rental["cloud"] for item in answer["items"] for rental in item["cost"]["rentals"]}
@@ -216,11 +179,6 @@ def test_a_cloud_s_machines_are_ordered_by_price(ask):
 def test_full_precision_is_as_published(ask):
     answer = ask("a 32b model in full precision: how many H100?").answer
     assert {item["quantization"] for item in answer["items"]} == {"as published"}
-
-
-def test_models_at_once_on_one_gpu_are_added(ask):
-    text = "Can I run Qwen/Qwen3-Embedding-8B and Qwen/Qwen3-Reranker-4B together on one L4?"
-    assert ask(text).answer["summary"].startswith("At once they do not fit on 1 x L4")
 
 
 def test_sampling_by_an_engine_on_the_same_gpus_is_counted(ask):
@@ -241,21 +199,6 @@ def test_a_number_out_of_range_is_named(ask):
     answer = ask("Does a 7b fit on 9000x 4090?")
     assert answer.answer is None
     assert answer.missing == ["gpu_count: 9000 is out of range."]
-
-
-def test_several_models_are_all_answered(ask):
-    answer = ask("llama 3.1 8b or qwen3 14b for qlora on a 4090?")
-    assert answer.operation == "check_training_fit"
-    assert answer.missing == []
-    assert [one["model"]["id"] for one in answer.answers] == [
-        "meta-llama/Llama-3.1-8B-Instruct",
-        "Qwen/Qwen3-14B",
-    ]
-    assert answer.answer == answer.answers[0]
-
-
-def test_one_model_has_one_answer(ask):
-    assert ask("qwen3 14b qlora on a 4090?").answers is msgspec.UNSET
 
 
 @pytest.mark.parametrize(
@@ -299,27 +242,6 @@ def test_the_whole_context_is_that_of_the_model(ask):
     assert answer["understood_as"]["context_length"] == answer["model"]["max_context_length"]
 
 
-def test_a_command_without_a_context_is_judged_with_the_whole_one_that_it_starts_with(ask):
-    answer = ask("vllm serve Qwen/Qwen3-0.6B on a 4090?").answer
-    assert answer["understood_as"]["context_length"] == answer["model"]["max_context_length"]
-    answer = ask("OOM with vllm serve meta-llama/Llama-3.1-8B-Instruct on a 3090, why?").answer
-    started, fits, *_ = answer["summary"].split("; ")
-    assert started.startswith("As started, with the model's whole context of 131,072 tokens, it do")
-    longest = answer["understood_as"]["context_length"]
-    assert fits.startswith(f"with {longest:,} tokens it fits.")
-    assert longest == answer["limits"]["max_context_length"] > 16384
-    assert f"--max-model-len {longest}" in answer["launch"]["command"]
-    answer = ask("llama-server -hf bartowski/Qwen_Qwen3-8B-GGUF:Q4_K_M on a 4090?").answer
-    assert "As started" not in answer["summary"]
-
-
-def test_a_command_that_needs_other_settings_is_told_so(ask):
-    asked = "vllm serve Qwen/Qwen3-32B-AWQ --max-model-len {} on a 4090?"
-    answer = ask(asked.format(8192)).answer
-    assert answer["summary"].startswith("As started it does not fit. Qwen/Qwen3-32B-AWQ fits on")
-    assert ask(asked.format(512)).answer["summary"].startswith("Qwen/Qwen3-32B-AWQ fits on")
-
-
 def test_the_tool_that_trains_is_the_one_that_is_named(ask):
     command = ask("Can I QLoRA qwen3 8b with unsloth on a T4?").answer["launch"]["command"]
     assert "FastLanguageModel" in command
@@ -330,88 +252,6 @@ def test_tokens_of_prompts_and_completions_are_those_of_sampling(ask):
     understood = answer.answer["understood_as"]
     assert (understood["prompt_length"], understood["completion_length"]) == (2048, 1024)
     assert understood["sequence_length"] == 3072
-
-
-def test_which_format_to_take_is_a_table_of_formats_from_the_widest(ask):
-    answer = ask("Which quant of qwen3-32b should I take for a 24GB card?")
-    formats = [row["quantization"] for row in answer.answer["items"]]
-    assert formats.index("q8_0") < formats.index("q4_k_m") < formats.index("q2_k")
-    fitting = [row["quantization"] for row in answer.answer["items"] if row["verdict"] == "fits"]
-    assert fitting[0] in answer.answer["summary"]
-    assert answer.missing == []
-    fit = ask(f"qwen3-32b {fitting[0]} on 24GB").answer
-    assert answer.launch.command == fit["launch"]["command"]
-
-
-@pytest.mark.parametrize("gpus", ["a 3090 and a 4090 together", "RTX 3090 + RTX 4090"])
-def test_gpus_of_several_kinds_are_divided_over_by_the_engine_that_can(ask, gpus):
-    answer = ask(f"will qwen3 32b fit on {gpus}?")
-    assert answer.answer["understood_as"]["engine"] == "llama.cpp"
-    assert [line.partition(":")[0] for line in answer.missing] == ["engine"]
-    plain = ask(f"will qwen3 32b in q6 fit on {gpus}?")
-    assert plain.answer["understood_as"]["engine"] == "llama.cpp"
-    assert plain.missing == []
-
-
-def test_a_table_in_which_nothing_fits_is_one_of_formats(ask):
-    answer = ask("RTX 5070 Ti or RTX 3090 for Qwen3 32B?")
-    fitting = [row for row in answer.answer["items"] if row["verdict"] == "fits"]
-    assert {row["gpu"] for row in fitting} == {"RTX 5070 Ti", "RTX 3090"}
-    assert [line.partition(":")[0] for line in answer.missing] == ["quantization"]
-    named = ask("RTX 5070 Ti or RTX 3090 for Qwen3 32B in bf16?")
-    assert {row["quantization"] for row in named.answer["items"]} == {"bf16"}
-
-
-def test_models_on_one_gpu_are_added_up(ask):
-    answer = ask("can I serve llama3 8b and qwen3 8b on the same 4090?").answer
-    needs = sum(row["required_bytes"]["expected"] for row in answer["items"])
-    assert answer["summary"].startswith("At once they do not fit on 1 x RTX 4090: ")
-    assert f" = {needs / 2**30:.1f} of " in answer["summary"]
-    small = ask("can I serve qwen3 0.6b and qwen3 1.7b on the same H100?").answer
-    assert small["summary"].startswith("At once they fit on ")
-    apart = ask("compare llama3 8b and qwen3 8b on a 4090").answer
-    assert "At once" not in apart["summary"]
-
-
-def test_engines_side_by_side_are_rows(ask):
-    answer = ask("vllm vs llama.cpp for qwen3 14b on a 4080").answer
-    assert [row["engine"] for row in answer["items"]] == ["vllm", "llama.cpp"]
-    assert "llama.cpp" in answer["summary"]
-
-
-def test_the_cheaper_of_two_is_told_with_its_price(ask):
-    answer = ask("which is cheaper for llama 3.3 70b: 2x A100 80GB or 4x L40S?")
-    assert answer.operation == "recommend_gpus"
-    assert answer.answer["objective"] == "cheapest"
-    assert answer.answer["summary"].startswith("The cheapest ")
-
-
-def test_both_halves_of_disaggregated_serving_are_answered(ask, questions):
-    text = "qwen3 32b: prefill on 2x H100, decode on 4x H200, 32k context, 32 users"
-    answer = ask(text)
-    requests = [
-        FitRequest(
-            model="qwen3 32b", gpu="2x H100", context_length=32768, disaggregation="prefill"
-        ),
-        FitRequest(
-            model="qwen3 32b",
-            gpu="4x H200",
-            context_length=32768,
-            concurrency=32,
-            disaggregation="decode",
-        ),
-    ]
-    for one, request in zip(answer.answers, requests, strict=True):
-        assert one == msgspec.to_builtins(asyncio.run(questions.check_fit(request))[1])
-        assert f"({request.disaggregation})" in one["summary"]
-
-
-def test_the_servers_of_a_half_share_its_requests(ask):
-    answer = ask("1P3D with 8xH100 each for deepseek r1 in sglang, 90 requests")
-    prefill, decode = (one["understood_as"] for one in answer.answers)
-    assert (prefill["disaggregation"], decode["disaggregation"]) == ("prefill", "decode")
-    assert (prefill["concurrency"], decode["concurrency"]) == (1, 30)
-    assert any("3 decode servers" in line for line in answer.missing)
 
 
 def test_no_gpus_are_out_of_range(ask):
@@ -426,25 +266,12 @@ def test_a_gpu_that_is_not_known_is_named(ask):
     assert answer.missing[0].startswith("gpu: Unknown accelerator 'gtx 1050'.")
 
 
-def test_the_largest_of_a_family_is_searched_for_in_the_list(ask):
-    models = [row["model"] for row in ask("largest qwen for a 3090?").answer["items"]]
-    assert models
-    assert all("qwen" in model.lower() for model in models)
-
-
 def test_distillation_is_said_not_to_be_estimated(ask):
     text = "I want to distill a 70B teacher model into an 8B student on 8xH100, memory?"
     answer = ask(text)
     assert any("distillation is not estimated" in note for note in answer.missing)
     assert answer.operation == "check_training_fit"
     assert answer.understood.model == "8b"
-
-
-def test_formats_of_a_cache_side_by_side_have_an_answer_each(ask):
-    answer = ask("Llama 3.3 70B AWQ on 2x A6000: fp8 or fp16 kv cache at 32k?")
-    caches = [one["understood_as"]["kv_cache_dtype"] for one in answer.answers]
-    assert [cache.split()[0] for cache in caches] == ["f8_e4m3", "f16"]
-    assert answer.understood.quantization == "awq"
 
 
 @pytest.mark.parametrize("words", ["2 requests per second", "2 req/s", "2 rps"])
@@ -532,11 +359,6 @@ def test_a_second_model_without_a_name_is_said_to_be_left_out(ask):
     assert said.startswith("and a reranker: ")
 
 
-def test_a_release_that_is_named_is_judged(ask):
-    answer = ask("will qwen3 8b fit on a 3090 with vLLM 0.11.0?").answer
-    assert answer["understood_as"]["engine_version"] == "0.11.0"
-
-
 def test_host_memory_that_is_offered_without_a_size_is_said(ask):
     answer = ask("is my 4080 16gb enough for gemma3 27b if I offload to ram?")
     (note,) = answer.missing
@@ -569,24 +391,3 @@ def test_a_fraction_of_bits_is_the_file_whose_type_has_about_as_many(ask, writte
     answer = ask(f"DeepSeek R1 {written} on a mac studio 512gb")
     assert answer.understood.quantization == form
     assert any("mix types in a way of their own" in note for note in answer.missing)
-
-
-@pytest.mark.parametrize(
-    ("text", "flags"),
-    [
-        ("llama-server -hf ggml-org/gpt-oss-120b-GGUF -c 8192 -ngl 12 on a 4090", "-ngl 12"),
-        ("gpt-oss-120b on a 4090 with -ngl 12", "-ngl 12"),
-        ("gpt-oss-120b on a 4090 in llama.cpp, 12 layers on the GPU", "-ngl 12"),
-        ("gpt-oss-120b on 24gb with --n-cpu-moe 30", "--n-cpu-moe 30"),
-    ],
-)
-def test_layers_that_a_question_keeps_in_host_memory_are_judged(ask, text, flags):
-    answer = ask(text).answer
-    assert answer["verdict"] == "fits"
-    assert answer["launch"]["command"].endswith(flags)
-    assert "GiB of host memory" in answer["summary"]
-
-
-def test_tensors_that_a_command_keeps_in_host_memory_by_other_names_are_named(ask):
-    answer = ask("llama-server -hf ggml-org/gpt-oss-20b-GGUF -c 8192 -ot attn=CPU on a 4090")
-    assert any("`-ot` is not read" in note for note in answer.missing)

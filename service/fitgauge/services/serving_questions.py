@@ -24,6 +24,7 @@ from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.name_readings import (
     engine_of_format,
     engine_of_name,
+    engine_of_options,
     find_gpu,
     model_readings,
     with_named_format,
@@ -117,7 +118,11 @@ class ServingQuestions:
         gpu = find_gpu(catalog, snapshot, request.gpu, request.model, unlike=True)
         model = await self._models.find(request.model)
         filled = await self._with_draft_id(with_named_format(request, model))
-        implied = engine_of_name(request, model) or engine_of_format(filled, gpu)
+        implied = (
+            engine_of_name(request, model)
+            or engine_of_format(filled, gpu)
+            or engine_of_options(filled)
+        )
         if implied is not None:
             filled = structs.replace(filled, engine=implied.value)
         if gpu.unlike and ENGINES[words.engine(filled.engine)].line_up is None:

@@ -150,3 +150,14 @@ def test_the_summary_of_a_training_names_the_hosts_memory_and_what_else_helps():
     assert "GiB in all, or use " in by_host
     alone = trained(**asked, method="qlora", framework="unsloth").summary
     assert " To fit, use meta-llama/Llama-3.1-8B-Instruct, a smaller model" in alone
+
+
+@pytest.mark.parametrize("option", [{"n_gpu_layers": 20}, {"n_cpu_moe": 30}])
+def test_options_that_only_llama_cpp_has_are_answered_by_it(option):
+    answer = served(model="Qwen/Qwen3-30B-A3B", gpu="RTX 3060", **option)
+    (name,) = option
+    (engine,) = [one.message for one in answer.assumed if one.field == "engine"]
+    assert engine == f"`engine` not set: assuming llama.cpp, because it has {name}."
+    assert answer.launch.command.startswith("llama-server ")
+    asked = served(model="Qwen/Qwen3-30B-A3B", gpu="RTX 3060", engine="vllm", **option)
+    assert asked.understood_as["engine"] == "vllm"

@@ -68,6 +68,7 @@ def more(tool, **sent):
         ({"options": "tp=2, kv cache q8_0"}, {"tensor_parallel": 2, "kv_cache_dtype": "q8_0"}),
         ({"options": "fp8 kv cache"}, {"kv_cache_dtype": "fp8"}),
         ({"options": "tool_call_parser=hermes, n_gpu_layers=99"}, {}),
+        ({"options": "ngl=20, n_cpu_moe=8"}, {"n_gpu_layers": 20, "n_cpu_moe": 8}),
         ({"rope_scaling": {"factor": 4}}, {"rope_scaling_factor": 4.0}),
         ({"concurrency": "max"}, {}),
         ({"gpus_per_node": "8", "nodes": 2}, {"gpu_count": 16}),
@@ -148,7 +149,7 @@ def test_several_machines_are_counted_before_the_machine():
 @pytest.mark.parametrize(
     ("sent", "expected"),
     [
-        ({"engine": "Ollama"}, {"engine": "Ollama"}),
+        ({"engine": "Ollama"}, {"engine": "Ollama", "n_gpu_layers": 2}),
         ({"engine": "vllm"}, {"engine": "vllm", "gpu_count": 2}),
         ({}, {"gpu_count": 2}),
     ],

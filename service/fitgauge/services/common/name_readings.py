@@ -10,7 +10,7 @@ from fitgauge.catalog.name_parts import is_tag
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantization.requested import is_gguf_format
-from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, preferred
 from fitgauge.errors import FitgaugeError, UnknownAcceleratorError
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.schemas import Assumption, FitRequest
@@ -75,6 +75,24 @@ def engine_of_format(request: FitRequest, gpu: GpuMatch) -> Assumption | None:
     engine = next(name for name, row in ENGINES.items() if row.line_up is not None)
     why = f"it divides layers in {request.quantization} over GPUs of several kinds"
     return Assumption("engine", engine, f"`engine` not set: assuming {engine}, because {why}.")
+
+
+def engine_of_options(request: FitRequest) -> Assumption | None:
+    """Return the first engine that has the options which are sent, where none is sent and the usual
+    one lacks one of them; None elsewhere."""
+    sent = [name for name in _OPTIONS if getattr(request, name) is not None]
+    lacking = [name for name in sent if name not in ENGINES[DEFAULT_ENGINES[0]].options]
+    if not lacking or request.engine is not None or request.engine_version is not None:
+        return None
+    having = (name for name in preferred() if ENGINES[name].options.issuperset(sent))
+    if (engine := next(having, None)) is None:
+        return None
+    why = f"it has {' and '.join(lacking)}"
+    return Assumption("engine", engine, f"`engine` not set: assuming {engine}, because {why}.")
+
+
+_OPTIONS = frozenset().union(*(row.options for row in ENGINES.values()))
+"""Fields of requests that only some engines have."""
 
 
 def find_gpu(

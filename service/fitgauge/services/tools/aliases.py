@@ -324,7 +324,8 @@ WITHOUT_EFFECT = frozenset(map(plain, _WITHOUT_EFFECT.split())).union(
 )
 """Arguments that are reported as ignored, flags of engines that change no memory among them."""
 
-GPU_LAYERS = frozenset(map(plain, ("n_gpu_layers", "num_gpu_layers", "gpu_layers", "ngl")))
+GPU_LAYERS_FIELD = "n_gpu_layers"
+GPU_LAYERS = frozenset(map(plain, (GPU_LAYERS_FIELD, "num_gpu_layers", "gpu_layers", "ngl")))
 """How many layers lie on the GPUs, as llama.cpp says it."""
 
 OLLAMA_GPU_LAYERS = plain("num_gpu")

@@ -18,6 +18,7 @@ from fitgauge.services.ask.commands import pasted_command
 from fitgauge.services.tools.aliases import (
     FIELDS,
     GPU_LAYERS,
+    GPU_LAYERS_FIELD,
     GPU_MEMORY,
     GPUS_PER_NODE,
     NODES,
@@ -42,6 +43,7 @@ _COMMAND = "command"
 _MOST = 60
 """Arguments of a call."""
 
+_ALL_LAYERS = re.compile(r"-\d+|999?|all|auto|max")
 _OF_MACHINES = (NODES, GPUS_PER_NODE)
 _LIMITED = ("concurrency", "context_length", "sequence_length", "micro_batch_size")
 _SIXTEEN_BIT = frozenset(("bf16", "bfloat16", "fp16", "float16", "half", "16", "16bit"))
@@ -154,7 +156,7 @@ class _Reader:
             self._switch(key, SWITCHES[word], value)
             return True
         if word in GPU_LAYERS or (word == OLLAMA_GPU_LAYERS and self._reads_gguf()):
-            self.notes.append(f"ignored {key}={_shown(value)}: judged with all layers on GPUs")
+            self._take_layers(key, value)
             return True
         name = self._field_named(key)
         if name is None:
@@ -180,6 +182,14 @@ class _Reader:
             return True
         self._set(key, field, value)
         return True
+
+    def _take_layers(self, key: str, value: Any) -> None:  # noqa: ANN401 - JSON is any
+        """Read how many layers lie on the GPUs; all where the number is negative or very large."""
+        field = self._accepted.get(GPU_LAYERS_FIELD)
+        if field is None:
+            self.notes.append(f"ignored {key}={_shown(value)}: judged with all layers on GPUs")
+        elif not _ALL_LAYERS.fullmatch(str(value).strip().lower()):
+            self._set(key, field, value)
 
     def _within(self, key: str, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments in an object, where its keys name any: {"name": .., "count": ..} of

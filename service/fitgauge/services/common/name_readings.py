@@ -80,7 +80,8 @@ def engine_of_format(request: FitRequest, gpu: GpuMatch) -> Assumption | None:
 def engine_of_options(request: FitRequest) -> Assumption | None:
     """Return the first engine that has the options which are sent, where none is sent and the usual
     one lacks one of them; None elsewhere."""
-    sent = [name for name in _OPTIONS if getattr(request, name) is not None]
+    every = sorted(frozenset().union(*(row.options for row in ENGINES.values())))
+    sent = [name for name in every if getattr(request, name) is not None]
     lacking = [name for name in sent if name not in ENGINES[DEFAULT_ENGINES[0]].options]
     if not lacking or request.engine is not None or request.engine_version is not None:
         return None
@@ -89,10 +90,6 @@ def engine_of_options(request: FitRequest) -> Assumption | None:
         return None
     why = f"it has {' and '.join(lacking)}"
     return Assumption("engine", engine, f"`engine` not set: assuming {engine}, because {why}.")
-
-
-_OPTIONS = frozenset().union(*(row.options for row in ENGINES.values()))
-"""Fields of requests that only some engines have."""
 
 
 def find_gpu(

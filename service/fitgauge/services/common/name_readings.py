@@ -80,10 +80,12 @@ def engine_of_format(request: FitRequest, gpu: GpuMatch) -> Assumption | None:
 def engine_of_options(request: FitRequest) -> Assumption | None:
     """Return the first engine that has the options which are sent, where none is sent and the usual
     one lacks one of them; None elsewhere."""
+    if request.engine is not None or request.engine_version is not None:
+        return None
     every = sorted(frozenset().union(*(row.options for row in ENGINES.values())))
     sent = [name for name in every if getattr(request, name) is not None]
     lacking = [name for name in sent if name not in ENGINES[DEFAULT_ENGINES[0]].options]
-    if not lacking or request.engine is not None or request.engine_version is not None:
+    if not lacking:
         return None
     having = (name for name in preferred() if ENGINES[name].options.issuperset(sent))
     if (engine := next(having, None)) is None:

@@ -1,6 +1,14 @@
 """POST /v1/ask: what a question asks for is said first, and the command holds it."""
 
+import asyncio
+
 import pytest
+
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.errors import InvalidRequestError
+from fitgauge.services.ask.schemas import AskRequest
+from fitgauge.services.ask.service import AskService
 
 
 def test_how_fast_is_answered_first(ask):
@@ -375,3 +383,22 @@ def test_a_list_of_models_says_that_it_is_in_no_order_of_skill(ask):
     said = [note for note in ask("best coding model for a 4090?").missing if "good at" in note]
     assert len(said) == 1
     assert not ask("which models fit on a 4090?").missing
+
+
+def test_what_errors_say_to_send_is_sent_a_few_times_at_most():
+    """Two refusals that send each other are an advice, not a circle."""
+    calls = []
+
+    async def refuse(request):
+        calls.append(request.engine)
+        other = "vllm" if request.engine == "sglang" else "sglang"
+        raise InvalidRequestError(
+            "Not here.", hint="Send it.", field="engine", send={"engine": other}, code="unsupported"
+        )
+
+    service = AskService(Snapshot(), bundled(), {"check_fit": refuse})
+    request = AskRequest(question="qwen3 8b on a 4090 with vllm?")
+    answer = asyncio.run(service.answer(request))
+    assert answer.answer is None
+    assert answer.missing
+    assert len(calls) <= 5

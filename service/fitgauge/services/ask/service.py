@@ -115,18 +115,18 @@ class AskService:
         )
 
     async def _answered(
-        self, reading: Reading, request: msgspec.Struct
+        self, reading: Reading, request: msgspec.Struct, changes: int = 3
     ) -> tuple[msgspec.Struct, list[str]]:
-        """Return the answer of the operation that is meant, and what to say of it. Raises the
-        errors of fitgauge.errors."""
+        """Return the answer of the operation that is meant, and what to say of it. changes: times
+        that what an error says is sent instead. Raises the errors of fitgauge.errors."""
         assert reading.operation is not None
         answer = self._answers[reading.operation]
         remarks: list[str] = []
         try:
             result = await answer(request)
         except InvalidRequestError as error:
-            if (other := _instead(reading, request, error)) is not None:
-                result, remarks = await self._answered(*other)
+            if changes and (other := _instead(reading, request, error)) is not None:
+                result, remarks = await self._answered(*other, changes - 1)
                 return result, [_advice(error), *remarks]
             if (fewest := await self._fewest(reading)) is None:
                 raise
@@ -219,8 +219,7 @@ class AskService:
         answer = await self._fit(whole)
         if not reading.command or answer.verdict == "fits":
             return whole, answer, ""
-        as_started = structs.replace(request, settings="defaults")
-        for other in (as_started, request):
+        for other in (structs.replace(request, settings="defaults"), request):
             shorter = await self._fit(other)
             if shorter.verdict == "fits" and shorter.limits is not None:
                 tokens = shorter.limits.max_context_length

@@ -86,6 +86,12 @@ def test_a_task_of_skypilot_names_its_accelerators(check, written, gpu, count):
     assert server.request.get("tensor_parallel", 1) == count
 
 
+@pytest.mark.parametrize("nodes", ["²", "9" * 5000, "two", "-1"])
+def test_a_number_of_nodes_that_is_none_is_one(check, nodes):
+    (server,) = check(SKYPILOT.format(GPUS="L4:2") + f"num_nodes: {nodes}\n").servers
+    assert server.request["gpu_count"] == 2
+
+
 def test_a_unit_starts_its_command_with_its_variables(check):
     (server,) = check(UNIT, gpu="RTX 4090").servers
     assert (server.verdict, server.line) == ("fits", 3)

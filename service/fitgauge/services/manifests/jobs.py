@@ -37,7 +37,8 @@ _SBATCH = re.compile(
 _SBATCH_NODES = re.compile(r"#SBATCH\s+(?:--nodes|-N)[=\s]\s*(?P<nodes>\d{1,4})")
 _SECTION = re.compile(r"^\[(?:Service|Container)\]\s*$", re.MULTILINE)
 _SETTING = re.compile(r"(?P<key>ExecStart|Exec|Image|Environment)\s*=\s*(?P<value>.*)")
-_ACCELERATOR = re.compile(r"(?P<gpu>[\w.-]{1,60})(?:\s*:\s*(?P<count>\d{1,4}))?")
+_ACCELERATOR = re.compile(r"(?P<gpu>[\w.-]{1,60})(?:\s*:\s*(?P<count>[0-9]{1,4}))?")
+_COUNT = re.compile(r"[0-9]{1,4}")
 _SKYPILOT_NAMES = {"A100": "A100 40GB"}
 _SKYPILOT_COUNT = "SKYPILOT_NUM_GPUS_PER_NODE"
 
@@ -146,7 +147,7 @@ def task_container(document: Block) -> Container:
         environment={name: value for name, value in set_by.items() if isinstance(value, Text)},
         gpu=gpu,
         gpu_count=count,
-        group_size=int(nodes) if nodes.isdigit() else 1,
+        group_size=int(nodes) if _COUNT.fullmatch(nodes) else 1,
     )
 
 

@@ -161,3 +161,9 @@ def test_options_that_only_llama_cpp_has_are_answered_by_it(option):
     assert answer.launch.command.startswith("llama-server ")
     asked = served(model="Qwen/Qwen3-30B-A3B", gpu="RTX 3060", engine="vllm", **option)
     assert asked.understood_as["engine"] == "vllm"
+
+
+def test_stated_layers_that_do_not_suffice_are_tried_once():
+    """DeepSeek-V3 in a file, with all its experts in host memory, and too many requests."""
+    asked = {"model": "deepseek-ai/DeepSeek-V3", "engine": "vllm", "n_cpu_moe": 484}
+    assert served(**asked, concurrency=100_000, max_num_seqs=10_000).verdict == "does_not_fit"

@@ -282,6 +282,7 @@ def _with_cpu(query: FitQuery, estimator: Estimator) -> list[Suggestion]:
     ):
         return []
     tried: list[Candidate] = [(change, {**fields}) for change, fields in gguf_files(query.spec)]
+    can_offload = reads_host_memory(query.accelerator)
     while tried:
         change, fields = tried.pop(0)
         again = estimator.possible(estimator.change(query, fields))
@@ -289,7 +290,8 @@ def _with_cpu(query: FitQuery, estimator: Estimator) -> list[Suggestion]:
             continue
         if again.verdict == "fits" and not estimator.exceeds_host(again):
             return [suggestion_of(change, to_send(fields, query, again), again, estimator)]
-        if not tried and reads_host_memory(query.accelerator):
+        if not tried and can_offload:
+            can_offload = False
             tried = [
                 combine((change, fields), more)
                 for more in in_host_memory(query.spec, again.workload, *lacking(again))

@@ -10,6 +10,7 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.host_memory import ROOM_GIB
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.smallest import first_step
+from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
@@ -163,7 +164,18 @@ def test_options_that_only_llama_cpp_has_are_answered_by_it(option):
     assert asked.understood_as["engine"] == "vllm"
 
 
-def test_stated_layers_that_do_not_suffice_are_tried_once():
+def test_stated_layers_that_do_not_suffice_are_tried_once(monkeypatch):
     """DeepSeek-V3 in a file, with all its experts in host memory, and too many requests."""
-    asked = {"model": "deepseek-ai/DeepSeek-V3", "engine": "vllm", "n_cpu_moe": 484}
-    assert served(**asked, concurrency=100_000, max_num_seqs=10_000).verdict == "does_not_fit"
+    tried = []
+
+    def possible(estimator, query):
+        tried.append(query)
+        assert len(tried) < 100
+        return estimate(estimator, query)
+
+    estimate = Estimator.possible
+    monkeypatch.setattr(Estimator, "possible", possible)
+    for layers in (1, 484):
+        asked = {"model": "deepseek-ai/DeepSeek-V3", "engine": "vllm", "n_cpu_moe": layers}
+        assert served(**asked, concurrency=99_999 + layers).verdict == "does_not_fit"
+    assert tried

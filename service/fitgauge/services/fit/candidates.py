@@ -126,16 +126,16 @@ def redundant(fields: Fields, suggestion: Suggestion) -> bool:
         return True
     if not suggestion.request.keys() <= sent.keys():
         return False
-    if _FORMATS & sent.keys() and takes_fewer(sent, suggestion.request):
+    if _FORMATS & sent.keys() and _takes_fewer(sent, suggestion.request):
         return False
     differing = [name for name, value in suggestion.request.items() if sent[name] != value]
     return not differing or (len(differing) == 1 and differing[0] in _AMOUNTS)
 
 
-def takes_fewer(fields: Mapping[str, Sent], than: Mapping[str, Sent]) -> bool:
+def _takes_fewer(fields: Mapping[str, Sent], than: Mapping[str, Sent]) -> bool:
     """Return whether a change takes fewer GPUs than another, where both take more."""
-    counts = fields.get("gpu_count"), than.get("gpu_count")
-    return None not in counts and int(counts[0] or 0) < int(counts[1] or 0)
+    count, other = fields.get("gpu_count"), than.get("gpu_count")
+    return isinstance(count, int) and isinstance(other, int) and count < other
 
 
 def dominated(suggestion: Suggestion, others: list[Suggestion]) -> bool:
@@ -216,7 +216,7 @@ def in_host_memory(
     if not (row.reads_gguf or row.supports_cpu_offload) or short_bytes <= 0:
         return
     if workload.offloads:
-        yield from _other_layers(workload, short_bytes, weights_bytes)
+        yield from _other_layers(spec, workload, short_bytes, weights_bytes)
         return
     by_experts = row.reads_gguf and spec.has_experts
     what = "experts" if by_experts else "weights"
@@ -234,10 +234,12 @@ def in_host_memory(
         )
 
 
-def _other_layers(workload: Workload, short_bytes: int, weights_bytes: int) -> Iterator[Candidate]:
+def _other_layers(
+    spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int
+) -> Iterator[Candidate]:
     """Yield other numbers of layers where a number is stated: as many fewer on the GPUs as hold
     what is lacking, the experts of all in host memory."""
-    if workload.n_cpu_moe:
+    if 0 < workload.n_cpu_moe < spec.layers:
         yield "keep the experts of all layers in host memory", {"n_cpu_moe": ALL_LAYERS}
     for margin, _ in _MARGINS[:2]:
         stays = 1 - short_bytes * margin / max(1, weights_bytes)
@@ -353,6 +355,7 @@ def _in_short(name: str, value: str | float) -> str:
         "kv_cache_dtype": f"the KV cache in {value}",
         "cpu_offload_gib": f"{value} GiB of weights per GPU in host memory",
         "n_gpu_layers": f"{value} layers on the GPUs",
+        "n_cpu_moe": "all experts in host memory",
         "concurrency": f"{value} requests at once",
         "context_length": f"{value} tokens",
         "gpu_count": f"{value} GPUs",

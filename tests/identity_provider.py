@@ -34,13 +34,7 @@ class Provider:
     def token(self, *, kid="rsa", algorithm="RS256", key=None, header=None, **claims):
         """Return a token of alice for the next minute; None leaves a claim out."""
         now = int(time.time())
-        usual = {
-            "iss": ISSUER,
-            "aud": AUDIENCE,
-            "sub": "alice",
-            "iat": now,
-            "exp": now + 60,
-        }
+        usual = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "iat": now, "exp": now + 60}
         payload = {name: one for name, one in {**usual, **claims}.items() if one is not None}
         return jwt.encode(
             payload,

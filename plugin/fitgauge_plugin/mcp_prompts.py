@@ -67,6 +67,5 @@ def get(name: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
         values[argument.name] = json.dumps(value[:_LONGEST], ensure_ascii=False)
     text = types.TextContent(text=_TEXTS[name].format(**values))
     return types.GetPromptResult(
-        description=prompt.description,
-        messages=[types.PromptMessage(role="user", content=text)],
+        description=prompt.description, messages=[types.PromptMessage(role="user", content=text)]
     )

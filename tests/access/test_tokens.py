@@ -92,10 +92,7 @@ def test_no_forged_token_does(everything, provider):
 
 def test_a_scope_may_be_needed(guarded, provider):
     with guarded(
-        jwt_keys=str(provider.path),
-        jwt_issuer=ISSUER,
-        jwt_audience=AUDIENCE,
-        jwt_scope="fit:ask",
+        jwt_keys=str(provider.path), jwt_issuer=ISSUER, jwt_audience=AUDIENCE, jwt_scope="fit:ask"
     ) as http:
         for granted in ({"scope": "fit:ask other"}, {"scp": ["fit:ask"]}):
             assert asked(http, bearer(provider.token(**granted))).status_code == 200

@@ -16,8 +16,7 @@ class WithToyPages(options.EngineOptions, frozen=True, kw_only=True):
     """The options, and one more."""
 
     toy_pages: Annotated[
-        Annotated[int, Meta(ge=1, le=64)] | None,
-        doc("toy: pages of 2 MiB that it holds back."),
+        Annotated[int, Meta(ge=1, le=64)] | None, doc("toy: pages of 2 MiB that it holds back.")
     ] = None
 
 

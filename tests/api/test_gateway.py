@@ -71,11 +71,7 @@ def test_the_prefix_is_taken_off_whether_the_gateway_does_or_not(path, inner):
 
 
 def test_the_service_answers_below_a_prefix_and_names_it():
-    with (
-        HubStandIn() as hub,
-        serving(hub, Settings(root_path="/fit")) as url,
-        client(url) as http,
-    ):
+    with HubStandIn() as hub, serving(hub, Settings(root_path="/fit")) as url, client(url) as http:
         http.event_hooks = {}  # the document knows no prefix
         for prefix in ("", "/fit"):
             question = {"model": "7b", "gpu": "H100"}

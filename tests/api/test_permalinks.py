@@ -123,11 +123,7 @@ def test_any_other_text_is_refused_cleanly(text):
 
 
 @pytest.mark.parametrize(
-    "model",
-    [
-        "hf_" + "a1B2" * 8 + "/model",
-        "https://ada:secret@huggingface.co/acme/tiny",
-    ],
+    "model", ["hf_" + "a1B2" * 8 + "/model", "https://ada:secret@huggingface.co/acme/tiny"]
 )
 def test_a_question_with_a_secret_has_no_link(model):
     assert answer_id("check_fit", FitRequest(model=model, gpu="RTX 4090")) is None

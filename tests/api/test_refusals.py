@@ -215,15 +215,7 @@ def test_a_misspelt_field_is_a_422_that_names_the_right_one(ask):
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "/v1",
-        "/v1/fits",
-        "/v2/fit",
-        "/v1/models/acme",
-        "/v1/models/a/b/c",
-        "/.env",
-        "/v1/fit/x",
-    ],
+    ["/v1", "/v1/fits", "/v2/fit", "/v1/models/acme", "/v1/models/a/b/c", "/.env", "/v1/fit/x"],
 )
 def test_an_unknown_path_is_a_404(http, path):
     assert http.get(path).status_code == 404

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from fitgauge.api.tools_document import tools_document
 from fitgauge.services.tools.faces import OPTIONS, TOOLS
 
-KINDS = {
-    "string": "string",
-    "integer": "number",
-    "number": "number",
-    "boolean": "boolean",
-}
+KINDS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 
 
 class ImportRefusedError(Exception):

@@ -165,11 +165,7 @@ def test_a_hub_that_hangs_for_several_is_left_alone_and_then_probed_once(tmp_pat
     def repositories():
         return {re.search(r"x/hangs-\w+", request.path)[0] for request in hub.requests}
 
-    with (
-        HubStandIn() as hub,
-        running(hub.url, tmp_path) as process,
-        client(process.url) as http,
-    ):
+    with HubStandIn() as hub, running(hub.url, tmp_path) as process, client(process.url) as http:
         hub.fault(hang=True)
         refusals = all_at_once(http, [f"x/hangs-{number}" for number in range(3)])
         sent = hub.count()
@@ -192,11 +188,7 @@ def test_a_hub_that_hangs_for_several_is_left_alone_and_then_probed_once(tmp_pat
 
 
 def test_a_busy_hub_is_left_alone_for_a_minute_at_most(tmp_path):
-    with (
-        HubStandIn() as hub,
-        running(hub.url, tmp_path) as process,
-        client(process.url) as http,
-    ):
+    with HubStandIn() as hub, running(hub.url, tmp_path) as process, client(process.url) as http:
         hub.fault("x/busy", status=429, headers={"Retry-After": "86400"})
         refusal = fit(http, "x/busy")
         assert_refused(refusal, 424)
@@ -259,11 +251,7 @@ def assert_well_known(http):
 def test_models_of_strangers_take_bounded_memory(tmp_path):
     skipped = [f"model.layers.{number}.mlp.gate" for number in range(20_000)]
     quantization = {"quant_method": "fp8", "modules_to_not_convert": skipped}
-    with (
-        HubStandIn() as hub,
-        running(hub.url, tmp_path) as process,
-        client(process.url) as http,
-    ):
+    with HubStandIn() as hub, running(hub.url, tmp_path) as process, client(process.url) as http:
         http.timeout = 60
         repository = safetensors_repository("x/model")
         config = json.loads(repository.files["config.json"]) | {"quantization_config": quantization}

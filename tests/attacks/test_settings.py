@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from fitgauge.errors import InvalidSettingsError
-from fitgauge.settings import (
-    Settings,
-    from_environment,
-    in_force,
-    unknown,
-    variable,
-)
+from fitgauge.settings import Settings, from_environment, in_force, unknown, variable
 from live.process import COMMAND
 
 ROOT = Path(__file__).parents[2]

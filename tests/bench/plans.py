@@ -26,10 +26,7 @@ MIXTURES = (
     "deepseek-ai/DeepSeek-V3",
 )
 METHODS, SEQUENCES, RUNS = ("full", "lora"), (4096, 32_768), 3
-COUNTS = {
-    "over 64": ({"gpu_count": 64}, "at most"),
-    "up to 64": ({"max_gpu_count": 64}, "aim"),
-}
+COUNTS = {"over 64": ({"gpu_count": 64}, "at most"), "up to 64": ({"max_gpu_count": 64}, "aim")}
 
 
 def first_milliseconds(planner, snapshot, found, name, **asked):
@@ -54,13 +51,7 @@ def lines():
         for counts, (gpus, bound) in COUNTS.items():
             took = {
                 f"{name}, {method}, {sequence}": first_milliseconds(
-                    planner,
-                    snapshot,
-                    found,
-                    name,
-                    **gpus,
-                    method=method,
-                    sequence_length=sequence,
+                    planner, snapshot, found, name, **gpus, method=method, sequence_length=sequence
                 )
                 for name in names
                 for method in METHODS

@@ -120,10 +120,7 @@ def test_a_mended_typo_is_told():
 
 def test_a_remark_in_brackets_is_left_out_and_told():
     found = find("L4 24GB (g6.xlarge)")
-    assert (found.accelerator.id, found.note) == (
-        "l4-24gb",
-        "Text in brackets is ignored.",
-    )
+    assert (found.accelerator.id, found.note) == ("l4-24gb", "Text in brackets is ignored.")
 
 
 def test_a_count_before_a_size_is_of_such_cards():

@@ -10,11 +10,7 @@ from fitgauge.engine.performance.flops import token_flops
 
 SNAPSHOT = Snapshot()
 
-UNREAD = {
-    "inclusionAI/Ling-3.0-Flash",
-    "Qwen/Qwen3.8-Flash-Next",
-    "Zyphra/Zamba-7B-v1",
-}
+UNREAD = {"inclusionAI/Ling-3.0-Flash", "Qwen/Qwen3.8-Flash-Next", "Zyphra/Zamba-7B-v1"}
 """Models whose family no reader was taught: the answer says `assumed`, and the count is not the
 class's."""
 

@@ -177,10 +177,7 @@ def test_a_typo_is_told_with_its_line_and_what_it_may_mean():
             {"accelerators": [{**CARD, "vram": 1}]},
             "accelerators, row 1 (lab-x1): unknown field `vram`.",
         ),
-        (
-            {"accelerators": [{"name": "X"}]},
-            "accelerators, row 1: `id` is missing.",
-        ),
+        ({"accelerators": [{"name": "X"}]}, "accelerators, row 1: `id` is missing."),
         (
             {"accelerators": [{"id": "H 100"}]},
             "accelerators, row 1 (H 100): `id`: Expected `str` matching regex",
@@ -223,15 +220,9 @@ def test_a_typo_is_told_with_its_line_and_what_it_may_mean():
         ),
         ({"accelerators": 7}, "0.json, line 1: `accelerators` must be a list, not a whole number."),
         ({"only": True}, "only: true needs at least one row of accelerators."),
-        (
-            {"names": {"big": "RTX 9999"}},
-            "names, 'big': Unknown accelerator 'rtx 9999'.",
-        ),
+        ({"names": {"big": "RTX 9999"}}, "names, 'big': Unknown accelerator 'rtx 9999'."),
         ({"names": {"big": "a100"}}, "names, 'big': 'a100' is ambiguous: "),
-        (
-            {"names": {"big": "big"}},
-            "names, 'big': Unknown accelerator 'big'.",
-        ),
+        ({"names": {"big": "big"}}, "names, 'big': Unknown accelerator 'big'."),
         ({"names": {"big": 4}}, "names, 'big': it must be text, not a whole number."),
         ({"names": {" Big": "L4", "big ": "L4"}}, "names, 'big ': named twice."),
         ({"names": {"\u202e": "L4"}}, "names, '\\u202e': The name contains control characters."),

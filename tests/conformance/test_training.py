@@ -24,12 +24,7 @@ def test_mixed_precision_adam_takes_sixteen_bytes_a_parameter_under_deepspeed(tr
     assert [
         term(answer, name)
         for name in ("weights", "gradients", "master_weights", "optimizer_states")
-    ] == [
-        14 * GB,
-        14 * GB,
-        28 * GB,
-        56 * GB,
-    ]
+    ] == [14 * GB, 14 * GB, 28 * GB, 56 * GB]
 
 
 @pytest.mark.parametrize(

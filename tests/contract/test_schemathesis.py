@@ -99,11 +99,7 @@ def run(url, tmp_path, *options, openapi=None, hooks="hooks.py"):
         url,
     ]
     limits = ["--max-examples", EXAMPLES, "--seed", SEED, "--checks", "all", "--no-color"]
-    environment = {
-        **os.environ,
-        "SCHEMATHESIS_HOOKS": str(HERE / hooks),
-        "NO_PROXY": "127.0.0.1",
-    }
+    environment = {**os.environ, "SCHEMATHESIS_HOOKS": str(HERE / hooks), "NO_PROXY": "127.0.0.1"}
     done = subprocess.run(
         [str(part) for part in (*command, *limits, *options)],
         cwd=tmp_path,

@@ -7,9 +7,7 @@ from fitgauge.engine.quantity import largest_where
 
 
 @given(
-    ceiling=st.integers(1, 10**9),
-    share=st.floats(0, 1.2),
-    near=st.none() | st.floats(-1e12, 1e12),
+    ceiling=st.integers(1, 10**9), share=st.floats(0, 1.2), near=st.none() | st.floats(-1e12, 1e12)
 )
 def test_the_largest_number_is_the_same_wherever_the_search_starts(ceiling, share, near):
     most = int(ceiling * share)

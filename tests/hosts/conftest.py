@@ -42,12 +42,7 @@ def attempt(*command: str) -> tuple[bool, str]:
     """Run a command in the folder of the environments; return whether it succeeds, and what it
     prints."""
     done = subprocess.run(
-        command,
-        cwd=ENVIRONMENTS,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
+        command, cwd=ENVIRONMENTS, capture_output=True, text=True, timeout=SECONDS, check=False
     )
     succeeded = done.returncode == 0
     return succeeded, done.stdout if succeeded else f"{done.stdout}\n{done.stderr}"

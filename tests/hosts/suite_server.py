@@ -119,8 +119,7 @@ async def get_prompt(
     return types.GetPromptResult(
         messages=[
             types.PromptMessage(
-                role="user",
-                content=types.TextContent(text=one) if isinstance(one, str) else one,
+                role="user", content=types.TextContent(text=one) if isinstance(one, str) else one
             )
             for one in contents
         ]

@@ -63,10 +63,7 @@ def test_the_tree_gives_sizes(hub):
     )
     assert {
         entry.path: entry.size for entry in api(hub).list_repo_tree("acme/tiny-GGUF", "Q8")
-    } == {
-        "Q8/a-00001-of-00002.gguf": 5,
-        "Q8/a-00002-of-00002.gguf": 6,
-    }
+    } == {"Q8/a-00001-of-00002.gguf": 5, "Q8/a-00002-of-00002.gguf": 6}
 
 
 def test_its_refusals_are_the_hubs(hub, tmp_path):

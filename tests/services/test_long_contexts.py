@@ -110,9 +110,7 @@ def test_a_fleet_has_the_rows_of_compare(questions):
     assert len(rows) == 4
     for row in rows:
         (same,) = compare(
-            questions,
-            gpus=f"{row.gpu_count}x {row.gpu}",
-            context_lengths=row.context_length,
+            questions, gpus=f"{row.gpu_count}x {row.gpu}", context_lengths=row.context_length
         )
         assert (row.verdict, row.engine, row.required_bytes, row.chosen) == (
             same.verdict, same.engine, same.required_bytes.expected, same.chosen,

@@ -13,13 +13,7 @@ from fitgauge.cli import main
 from fitgauge.errors import HubUnreachableError
 from fitgauge.hub import Hub, HubSettings
 from fitgauge.services import snapshot_refresh
-from fitgauge.services.snapshot_refresh import (
-    DERIVED,
-    OWN,
-    STATE,
-    RefreshReport,
-    SnapshotRefresh,
-)
+from fitgauge.services.snapshot_refresh import DERIVED, OWN, STATE, RefreshReport, SnapshotRefresh
 from hub_stand_in import HubStandIn, llama_config, safetensors_repository
 
 TINY = 1_987_840

@@ -177,11 +177,7 @@ def test_the_bot_is_a_caller_like_any_other(slack, tmp_path, has_key):
         HubStandIn(safetensors_repository("acme/tiny")) as hub,
         serving(hub, closed, offline=True) as service,
         running(
-            service,
-            slack,
-            tmp_path,
-            signing_secret=SECRET,
-            service_key=key if has_key else "",
+            service, slack, tmp_path, signing_secret=SECRET, service_key=key if has_key else ""
         ) as address,
     ):
         Sender(address, slack.url).command(QUESTION)

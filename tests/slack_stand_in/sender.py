@@ -97,7 +97,4 @@ def signed(body: bytes, secret: str = SECRET, at: float | None = None) -> dict[s
     https://docs.slack.dev/authentication/verifying-requests-from-slack says."""
     seconds = str(int(time.time() if at is None else at))
     digest = hmac.new(secret.encode(), f"v0:{seconds}:".encode() + body, hashlib.sha256)
-    return {
-        "X-Slack-Request-Timestamp": seconds,
-        "X-Slack-Signature": f"v0={digest.hexdigest()}",
-    }
+    return {"X-Slack-Request-Timestamp": seconds, "X-Slack-Signature": f"v0={digest.hexdigest()}"}

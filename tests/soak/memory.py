@@ -12,10 +12,7 @@ from soak.faults import cpu_seconds
 from soak.load import Link, request
 
 PAGES = ("/", "/v1/fit.svg?model=7b&gpu=H100", "/v1/fit.png?model=7b&gpu=H100")
-PLACES = {
-    "{owner}/{name}": "Qwen/Qwen3-8B",
-    "/v1/gpus/{id}": "/v1/gpus/h100-sxm-80gb",
-}
+PLACES = {"{owner}/{name}": "Qwen/Qwen3-8B", "/v1/gpus/{id}": "/v1/gpus/h100-sxm-80gb"}
 MCP = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
 

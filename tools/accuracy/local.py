@@ -155,10 +155,7 @@ def report(runs: tuple[LocalRun, ...]) -> Iterator[str]:
         yield (
             f"{name}: "
             + ", ".join(
-                [
-                    *errors_in_words,
-                    f"{judged} where it {_ENDED.get(run.outcome, run.outcome)}",
-                ]
+                [*errors_in_words, f"{judged} where it {_ENDED.get(run.outcome, run.outcome)}"]
             )
         )
 

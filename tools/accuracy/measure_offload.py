@@ -259,10 +259,7 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
-    versions = {
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     row = json.loads(sys.stdin.readline())
     if row["framework"] == "deepspeed":
         versions["deepspeed"] = importlib.metadata.version("deepspeed")

@@ -9,10 +9,7 @@ WHY = {
             " here.",
         )
     ),
-    (
-        "outcome",
-        "broken_promises",
-    ): (
+    ("outcome", "broken_promises"): (
         "each by what its question does not say; the table under Outcomes has the figure without"
         " those."
     ),

@@ -162,6 +162,6 @@ def panel(title: str, points: list[tuple[str, list[Judgement]]], left: int, top:
         x, y = left + mean_odds * SIZE, bottom - held * SIZE
         lines += [
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="#4477aa" opacity="0.6">'
-            f"<title>{words}: {len(ones)} runs</title></circle>",
+            f"<title>{words}: {len(ones)} runs</title></circle>"
         ]
     return lines

@@ -297,7 +297,7 @@ def calibrated(before: Mapping[str, Any]) -> dict[str, Any]:
             "published training runs (tools/accuracy/training_gpu.jsonl, fit part) whose reserved"
             " memory fills the GPU: one more than ran of two more than there are (Laplace), by"
             " tools/accuracy/training_calibrate.py",
-        ),
+        )
     }
 
 

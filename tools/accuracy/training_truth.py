@@ -146,11 +146,7 @@ def output_kept() -> tuple[tuple[Step, int], ...]:
     pass, with what each then holds at most [bytes]."""
     return tuple(
         (
-            step_of(
-                step.row,
-                step.spec,
-                msgspec.structs.replace(step.workload, keeps_output=True),
-            ),
+            step_of(step.row, step.spec, msgspec.structs.replace(step.workload, keeps_output=True)),
             step.row["bytes_output_kept"],
         )
         for step in provided()

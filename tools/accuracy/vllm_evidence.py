@@ -25,10 +25,7 @@ from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
 from fitgauge.engine.serving.vllm.defaults import first_engine
 from fitgauge.engine.serving.vllm.encoder import images
-from fitgauge.engine.serving.vllm.profile_run import (
-    stage_bytes,
-    workspace_bytes,
-)
+from fitgauge.engine.serving.vllm.profile_run import stage_bytes, workspace_bytes
 from fitgauge.engine.serving.vllm.second_runner import runs_second, sampler_states
 from fitgauge.engine.serving.vllm.workspaces import retained_workspace
 from fitgauge.errors import FitgaugeError

@@ -152,11 +152,7 @@ def _model(arguments, config):  # noqa: ANN001, ANN202
     initialize_fp4_gemm_config()
     initialize_dp_attention(arguments)
     load = LoadConfig(load_format="dummy")
-    with (
-        set_default_torch_dtype(config.dtype),
-        torch.device("meta"),
-        stand_in.CudaToMeta(),
-    ):
+    with set_default_torch_dtype(config.dtype), torch.device("meta"), stand_in.CudaToMeta():
         model = _initialize_model(config, load, _get_quantization_config(config, load))
         reserve_rope_cache_for_long_sequences(model, config, logging.getLogger("hunt"))
     _narrow_scales(model)

@@ -38,10 +38,7 @@ def question_buttons(turn: Turn) -> list[Block]:
     if answer["gpu"] is not None:
         count = answer["gpu"]["count"] + 1
         values.append(
-            (
-                say(language, "add_gpu", count=count),
-                _change(turn, operation, {"gpu_count": count}),
-            )
+            (say(language, "add_gpu", count=count), _change(turn, operation, {"gpu_count": count}))
         )
     values.append((say(language, "recommend"), _change(turn, "recommend_gpus", {})))
     return _row(values)

@@ -99,10 +99,7 @@ async def respond(
 ) -> None:
     """Answer a command or a button at its own address, to one person or to the channel."""
     webhook = AsyncWebhookClient(url, retry_handlers=_retries())
-    body: dict[str, Any] = {
-        "text": message.text,
-        "blocks": message.blocks,
-    }
+    body: dict[str, Any] = {"text": message.text, "blocks": message.blocks}
     if replace:
         body["replace_original"] = True
     else:

@@ -122,11 +122,7 @@ class StateMetrics(Collector):
                 "1 while the Hub is not asked because it failed.",
                 hub.refusal is not None,
             ),
-            (
-                "fitgauge_hub_lookups",
-                "Models being looked up.",
-                hub.lookups_under_way,
-            ),
+            ("fitgauge_hub_lookups", "Models being looked up.", hub.lookups_under_way),
             (
                 "fitgauge_hub_failures",
                 "Repositories cached as missing, refused or broken.",

@@ -93,11 +93,7 @@ class ObservabilityMiddleware:
                 nonlocal status
                 if message["type"] == "http.response.start":
                     status = message["status"]
-                    message["headers"] = [
-                        *message["headers"],
-                        _API_VERSION,
-                        *answer_headers(ids),
-                    ]
+                    message["headers"] = [*message["headers"], _API_VERSION, *answer_headers(ids)]
                 await send(message)
 
             try:

@@ -9,14 +9,7 @@ import msgspec
 from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
-from litestar.openapi.spec import (
-    Components,
-    License,
-    Reference,
-    Schema,
-    SecurityScheme,
-    Server,
-)
+from litestar.openapi.spec import Components, License, Reference, Schema, SecurityScheme, Server
 from litestar.plugins import OpenAPISchemaPlugin
 from litestar.routes import HTTPRoute
 from litestar.typing import FieldDefinition
@@ -32,7 +25,7 @@ from fitgauge.services.tools.faces import TOOLS
 
 _SECONDS = {"type": "integer", "minimum": 1}
 _RETRY_AFTER = {
-    "Retry-After": {"description": "Seconds to wait.", "required": True, "schema": _SECONDS},
+    "Retry-After": {"description": "Seconds to wait.", "required": True, "schema": _SECONDS}
 }
 _ALLOW = {
     "Allow": {
@@ -229,10 +222,7 @@ def _complete(operation: dict[str, Any], handler: HTTPRouteHandler) -> None:
         for media_type in handler.opt.get("uploads", ()):
             content[media_type] = {"schema": {"type": "string", "format": "binary"}}
     responses = operation["responses"]
-    responses["200"] = {
-        "description": "The answer.",
-        "content": responses["200"]["content"],
-    }
+    responses["200"] = {"description": "The answer.", "content": responses["200"]["content"]}
     if "row" in handler.opt:
         responses["200"]["content"][NDJSON] = {"schema": _reference(handler.opt["row"])}
     for status in sorted(responses):

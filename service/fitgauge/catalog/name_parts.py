@@ -51,12 +51,7 @@ DESCRIPTIVE = frozenset(
 """Words of names that describe, or whose owner makes other things too: they name a model only
 with a size or a version next to them."""
 
-_SPELLINGS = {
-    "r+": "r plus",
-    "billion": "b",
-    "code llama": "codellama",
-    "distilled": "distill",
-}
+_SPELLINGS = {"r+": "r plus", "billion": "b", "code llama": "codellama", "distilled": "distill"}
 """Two ways to write one thing, the second as the ids write it."""
 
 _TOKEN = re.compile(

@@ -3,15 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from fitgauge.catalog.name_parts import (
-    DESCRIPTIVE,
-    FILLERS,
-    KINDS,
-    SILENT,
-    Name,
-    plain,
-    scaled,
-)
+from fitgauge.catalog.name_parts import DESCRIPTIVE, FILLERS, KINDS, SILENT, Name, plain, scaled
 
 MOST = 5
 """Names in an answer."""
@@ -50,16 +42,14 @@ class NearNames:
         written = plain(text)
         ranked = sorted(
             (
-                (
-                    bool(query.sizes) and not _same_size(query, name),
-                    not query.versions <= name.numbers,
-                    len(query.words - name.words),
-                    -_likeness(written, plain(name.id)),
-                    name.id,
-                )
-                for name in self._names
-                if name.family == query.family or not telling.isdisjoint(_telling(name))
-            ),
+                bool(query.sizes) and not _same_size(query, name),
+                not query.versions <= name.numbers,
+                len(query.words - name.words),
+                -_likeness(written, plain(name.id)),
+                name.id,
+            )
+            for name in self._names
+            if name.family == query.family or not telling.isdisjoint(_telling(name))
         )
         return tuple(row[-1] for row in ranked[:MOST])
 

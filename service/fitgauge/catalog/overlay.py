@@ -226,9 +226,6 @@ def _meant(catalog: Catalog, text: str, file: str, where: str) -> tuple[Accelera
         raise refused(file, where, error.detail, error.hint, error.matches) from None
     if match.note is not None:
         raise refused(
-            file,
-            where,
-            f"{text!r} is ambiguous: {match.note}",
-            "Send the id of the GPU.",
+            file, where, f"{text!r} is ambiguous: {match.note}", "Send the id of the GPU."
         )
     return match.accelerator, match.count

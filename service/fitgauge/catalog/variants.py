@@ -106,11 +106,7 @@ FORMATS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "bnb_8bit": ("bitsandbytes, 8 bits", _bitsandbytes(8)),
     "fp8_block": (
         "FP8 in blocks of 128 x 128",
-        {
-            "quant_method": "fp8",
-            "activation_scheme": "dynamic",
-            "weight_block_size": [128, 128],
-        },
+        {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]},
     ),
     "fp8": (
         "FP8 with one scale a channel",

@@ -35,11 +35,7 @@ from fitgauge.measure import (
 from fitgauge.redaction import redacted
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.explain_log.schemas import (
-    LONGEST_LOG,
-    ExplainLogRequest,
-    LogAnswer,
-)
+from fitgauge.services.explain_log.schemas import LONGEST_LOG, ExplainLogRequest, LogAnswer
 from fitgauge.services.facade import Services
 from fitgauge.services.public_rows import public_case
 from fitgauge.terminal.logs import show_ledger

@@ -182,10 +182,7 @@ def most_gpus(accelerator: Accelerator, count: int) -> int:
 
 
 def custom(
-    size_bytes: int,
-    name: str,
-    usable_bytes: int | None = None,
-    derived_from: tuple[str, ...] = (),
+    size_bytes: int, name: str, usable_bytes: int | None = None, derived_from: tuple[str, ...] = ()
 ) -> Accelerator:
     """Return a GPU of which nothing is known but its size [bytes].
 

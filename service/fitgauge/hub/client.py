@@ -24,14 +24,7 @@ from fitgauge.errors import (
     MalformedModelError,
     RenamedModelError,
 )
-from fitgauge.hub.bodies import (
-    LARGE_RESOLVES,
-    LargePermit,
-    drain,
-    large_permit,
-    narrow,
-    read_body,
-)
+from fitgauge.hub.bodies import LARGE_RESOLVES, LargePermit, drain, large_permit, narrow, read_body
 from fitgauge.hub.circuit_breaker import CircuitBreaker
 from fitgauge.hub.errors import error_of, is_missing_file
 from fitgauge.hub.no_answer import offline, unreachable
@@ -151,12 +144,7 @@ class Client:
 
     @asynccontextmanager
     async def trip(
-        self,
-        repo_id: str,
-        revision: str | None,
-        *,
-        counts: bool = True,
-        callers_token: str = "",
+        self, repo_id: str, revision: str | None, *, counts: bool = True, callers_token: str = ""
     ) -> AsyncIterator[HubRequest]:
         """Provide a resolve, from its first request until all that it read is let go of.
 
@@ -300,11 +288,7 @@ class Client:
         """Provide the response behind all redirects, its body unread, and the commit that a hop
         names."""
         request: httpx2.Request | None = self._session.build_request(
-            "GET",
-            url,
-            params=params,
-            headers=headers,
-            timeout=self._timeout,
+            "GET", url, params=params, headers=headers, timeout=self._timeout
         )
         commit = None
         for _ in range(MAX_REDIRECTS + 1):
@@ -321,8 +305,7 @@ class Client:
             finally:
                 await response.aclose()
         raise RenamedModelError(
-            f"{trip.repo_id} redirects in a loop.",
-            hint="Send the model's current name on the Hub.",
+            f"{trip.repo_id} redirects in a loop.", hint="Send the model's current name on the Hub."
         )
 
     async def _sent(self, trip: HubRequest, request: httpx2.Request) -> httpx2.Response:

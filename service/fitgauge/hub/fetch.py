@@ -68,9 +68,7 @@ async def fetch(
         return msgspec.structs.replace(cached, fetched_at=clock())
     refuse_without_weights(reference.repo_id, description.files)
     trip = replace(
-        trip,
-        repo_id=description.id or reference.repo_id,
-        revision=description.sha or trip.revision,
+        trip, repo_id=description.id or reference.repo_id, revision=description.sha or trip.revision
     )
     if configured.commit not in (None, description.sha):
         # somebody pushed between the two requests: read both at one commit

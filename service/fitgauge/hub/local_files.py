@@ -55,11 +55,7 @@ def read_local(text: str) -> Model:
             return _marked(_folder(text, path))
     except OSError as error:
         raise MalformedModelError(f"{text} cannot be read: {error.strerror}.") from None
-    raise UnknownModelError(
-        f"There is no file or folder {text}.",
-        hint=_HINT,
-        field="model",
-    )
+    raise UnknownModelError(f"There is no file or folder {text}.", hint=_HINT, field="model")
 
 
 def _marked(facts: RepoMetadata) -> Model:

@@ -139,8 +139,5 @@ def _checked(repo_id: str, revision: str | None, file: str | None) -> Reference:
 
 def _refuse(text: str) -> InvalidRequestError:
     return InvalidRequestError(
-        f"{text[:80]!r} is not a valid Hub ID.",
-        hint=HINT,
-        field="model",
-        code="invalid-value",
+        f"{text[:80]!r} is not a valid Hub ID.", hint=HINT, field="model", code="invalid-value"
     )

@@ -70,16 +70,10 @@ class Hub:
         self._flights: SingleFlight[Reference, Model]
         self._flights = SingleFlight(concurrent + settings.queued_resolves)
         self._turns = Turns(
-            concurrent,
-            settings.slow_resolves,
-            settings.wait_seconds / 2,
-            settings.flight_seconds,
+            concurrent, settings.slow_resolves, settings.wait_seconds / 2, settings.flight_seconds
         )
         self._disk = Disk(
-            settings.cache_dir,
-            settings.endpoint,
-            settings.stored_models,
-            settings.stored_bytes,
+            settings.cache_dir, settings.endpoint, settings.stored_models, settings.stored_bytes
         )
         self._pool: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
@@ -289,8 +283,7 @@ class Hub:
         if self._failures.get(reference) or self._breaker.refusal() or self._flights.is_full:
             return
         self._flights.join(
-            reference,
-            lambda: self._fetch(reference, facts) if facts else self._look_up(reference),
+            reference, lambda: self._fetch(reference, facts) if facts else self._look_up(reference)
         )
 
     async def _fetch(self, reference: Reference, facts: RepoMetadata | None) -> Model:

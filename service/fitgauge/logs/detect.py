@@ -36,10 +36,7 @@ def detect(
         *["checkpointed"] * (training and out_of_memory.checkpoints(lines)),
     )
     return msgspec.structs.replace(
-        log,
-        outcome=outcome,
-        remarks=remarks,
-        readings=(*log.readings, *numbers),
+        log, outcome=outcome, remarks=remarks, readings=(*log.readings, *numbers)
     )
 
 

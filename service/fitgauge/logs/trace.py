@@ -313,7 +313,5 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
 def _no_trace(why: str) -> InvalidRequestError:
     hint = "Send the file that torch.profiler's export_chrome_trace wrote (.json or .json.gz)."
     return InvalidRequestError(
-        f"This is no trace of the PyTorch profiler. {why}",
-        hint=hint,
-        code="unreadable-trace",
+        f"This is no trace of the PyTorch profiler. {why}", hint=hint, code="unreadable-trace"
     )

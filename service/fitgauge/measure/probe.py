@@ -27,9 +27,7 @@ def probe_start(
 ) -> Start:
     """Return how to run the script for a model. Raises NotInstalledError."""
     program = python_with("transformers", python)
-    return Start(
-        arguments=(program, str(_SCRIPT), model, str(context_length), str(concurrency)),
-    )
+    return Start(arguments=(program, str(_SCRIPT), model, str(context_length), str(concurrency)))
 
 
 def probed(text: str, context_length: int, concurrency: int) -> StartLog | None:

@@ -334,18 +334,9 @@ class Services:
         """Return a page of the catalog."""
         rows, offers = self._catalog.all(), self._catalog.offers
         items, following = take_page(
-            rows[offset:],
-            limit,
-            offset,
-            len(rows),
-            lambda row: gpu_detail(row, offers, full=False),
+            rows[offset:], limit, offset, len(rows), lambda row: gpu_detail(row, offers, full=False)
         )
-        return GpuList(
-            items=items,
-            total=len(rows),
-            next_offset=following,
-            as_of=self.as_of(),
-        )
+        return GpuList(items=items, total=len(rows), next_offset=following, as_of=self.as_of())
 
     async def search_names(self, text: str, hub: bool = False) -> Names:
         """Return the bundled models and the GPUs whose names hold every word of a text; `hub`:

@@ -32,12 +32,7 @@ from fitgauge.services.common.name_readings import (
 from fitgauge.services.common.responses import MOST_WITH_OTHERS
 from fitgauge.services.common.schemas import FitRequest, Suggestion, Verdict
 from fitgauge.services.common.smaller_models import SmallerModels
-from fitgauge.services.common.smallest import (
-    change_to_fit,
-    helps_here,
-    host_suffices,
-    is_here,
-)
+from fitgauge.services.common.smallest import change_to_fit, helps_here, host_suffices, is_here
 from fitgauge.services.common.token_prices import per_million
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.longer_models import LongerModels
@@ -230,10 +225,7 @@ class ServingQuestions:
                 filled, model, lambda: recommender.smallest(filled, model, checkpoint)
             )
         )
-        answer.read_as = [
-            *model_readings(model, lambda _: None, answer.verdict),
-            *answer.read_as,
-        ]
+        answer.read_as = [*model_readings(model, lambda _: None, answer.verdict), *answer.read_as]
         return dependencies._replace(model=model), answer
 
     async def _with_draft_id(self, request: FitRequest) -> FitRequest:

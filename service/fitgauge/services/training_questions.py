@@ -65,10 +65,7 @@ class TrainingQuestions:
 
         with span("estimate", operation="check_training_fit"):
             answer = await self._long.run(answers)
-        answer.read_as = [
-            *model_readings(model, lambda _: None, answer.verdict),
-            *answer.read_as,
-        ]
+        answer.read_as = [*model_readings(model, lambda _: None, answer.verdict), *answer.read_as]
         # An answer that depends on further models is not cached: their validity is not checked.
         return dependencies._replace(model=model if alone else None), answer
 

@@ -78,8 +78,7 @@ def show_training(answer: TrainingAnswer, console: Console | None = None) -> Non
             ("reserved", per_gpu.reserved_bytes.expected),
         ]
         console.print(
-            "   ".join(f"{name} [bold]{gib(size)}[/bold]" for name, size in sizes),
-            highlight=False,
+            "   ".join(f"{name} [bold]{gib(size)}[/bold]" for name, size in sizes), highlight=False
         )
     if answer.limits is not None:
         _limits(answer.limits, console)

@@ -111,13 +111,7 @@ def test_a_step_reads_no_more_there_than_in_all_and_only_visited_experts(name: s
     share = mlp.experts_per_token / mlp.experts if spec.has_experts else 1.0
     assert every.read_bytes == pytest.approx(share * every.held_bytes)
     over_link = read_over_link(
-        spec,
-        weights,
-        10**13,
-        GPU,
-        concurrency=1,
-        tensor_parallel=1,
-        chunk_tokens=512,
+        spec, weights, 10**13, GPU, concurrency=1, tensor_parallel=1, chunk_tokens=512
     )
     assert every.read_bytes <= over_link.read_bytes < whole
 

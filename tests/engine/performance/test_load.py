@@ -86,8 +86,7 @@ def test_a_cached_prefix_leaves_the_rest_of_the_prompt_to_compute():
     beginning, more than a prompt of 1,000, since each token attends to all before it."""
     spec = spec_of("meta-llama/Llama-3.1-8B-Instruct")
     rest = computed_flops(
-        spec,
-        Load(concurrency=1, prompt_tokens=4000, output_tokens=1, prefix_cache_hit_rate=0.75),
+        spec, Load(concurrency=1, prompt_tokens=4000, output_tokens=1, prefix_cache_hit_rate=0.75)
     )
     assert rest == prompt_flops(spec, 4000) - prompt_flops(spec, 3000)
     assert prompt_flops(spec, 1000) < rest < 1.2 * prompt_flops(spec, 1000)

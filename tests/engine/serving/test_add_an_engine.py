@@ -81,8 +81,7 @@ def test_compare_answers_for_a_new_engine(engines: Engines) -> None:
 
 def test_recommend_answers_for_a_new_engine_in_the_formats_it_serves(engines: Engines) -> None:
     answer = Recommender(engines, bundled()).answer(
-        RecommendRequest(model=MODEL, engine="toy", gpus="H100, L4", detail="full"),
-        model_of(MODEL),
+        RecommendRequest(model=MODEL, engine="toy", gpus="H100, L4", detail="full"), model_of(MODEL)
     )
     assert {item.engine for item in answer.items} == {TOY}
     assert {item.quantization for item in answer.items} == {"as published", "awq"}

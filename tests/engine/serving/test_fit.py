@@ -6,12 +6,7 @@ from hypothesis import strategies as st
 
 from fitgauge.engine.quantity import GIB, Bytes, Term, total
 from fitgauge.engine.serving.doubt import Doubt, doubted
-from fitgauge.engine.serving.fit import (
-    best_verdict,
-    fit_probability,
-    starting_probability,
-    verdict,
-)
+from fitgauge.engine.serving.fit import best_verdict, fit_probability, starting_probability, verdict
 
 RANK = {"does_not_fit": 0, "tight": 1, "fits": 2}
 

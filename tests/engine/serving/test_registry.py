@@ -8,12 +8,7 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.engine.accelerator import custom
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.tgi.memory import (
-    block_tokens,
-    default_batch,
-    free_share,
-    scores_terms,
-)
+from fitgauge.engine.serving.tgi.memory import block_tokens, default_batch, free_share, scores_terms
 from fitgauge.engine.serving.token_pool import block_pool
 from workloads import workload_of
 

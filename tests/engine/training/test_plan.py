@@ -138,9 +138,7 @@ def brute(model, base, choices, usable):
                 if demand.required.expected <= usable:
                     fitting.append(
                         Plan(
-                            workload=workload,
-                            demand=demand,
-                            throughput=throughput(model, workload),
+                            workload=workload, demand=demand, throughput=throughput(model, workload)
                         )
                     )
                     break

@@ -310,10 +310,7 @@ PAIRS = (
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    fields=QUESTIONS,
-    cards=st.sampled_from(PAIRS),
-)
+@given(fields=QUESTIONS, cards=st.sampled_from(PAIRS))
 def test_a_larger_gpu_of_the_same_kind_never_holds_less(fields, cards):
     """The larger one may take larger defaults (vLLM's batch goes by the memory)."""
     pinned = ("other_memory_gib", "gpu_memory_utilization", "max_num_seqs", "kv_cache_memory_gib")

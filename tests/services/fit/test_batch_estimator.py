@@ -36,10 +36,9 @@ def test_every_card_of_the_catalog_gets_the_numbers_of_check_fit(engine, name):
             alone = serving.check(request, model, GpuMatch(accelerator, count))
             assert shared.required == alone.estimate.fullest.required, accelerator.name
             assert shared.budget == alone.estimate.budget, accelerator.name
-            assert (shared.probability, shared.verdict) == (
-                alone.probability,
-                alone.verdict,
-            ), accelerator.name
+            assert (shared.probability, shared.verdict) == (alone.probability, alone.verdict), (
+                accelerator.name
+            )
 
 
 def test_formats_of_one_question_each_have_the_cache_that_goes_with_their_weights():

@@ -272,11 +272,7 @@ def test_a_file_of_trtllm_repeats_the_share_that_it_replaces(check_fit: Check) -
         ("ollama", {"cpu_offload_gib": 1.0, "quantization": "q8_0"}, "command-lacks-flag"),
         ("transformers", {"kv_cache_dtype": "fp8"}, "command-lacks-flag"),
         ("mlx", {"context_length": 4096}, "command-lacks-flag"),
-        (
-            "llama.cpp",
-            {"kv_cache_memory_gib": 4.0, "quantization": "q8_0"},
-            "engine-ignores-field",
-        ),
+        ("llama.cpp", {"kv_cache_memory_gib": 4.0, "quantization": "q8_0"}, "engine-ignores-field"),
     ],
 )
 def test_what_a_command_cannot_carry_is_said(

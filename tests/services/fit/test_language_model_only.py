@@ -109,9 +109,7 @@ def test_a_model_of_text_alone_has_nothing_to_leave_out(check_fit: Check) -> Non
     assert answer.per_gpu == check_fit(**asked).per_gpu
 
 
-def test_it_is_offered_where_it_makes_a_model_fit_that_is_not_made_to_see(
-    check_fit: Check,
-) -> None:
+def test_it_is_offered_where_it_makes_a_model_fit_that_is_not_made_to_see(check_fit: Check) -> None:
     asked: dict[str, Any] = {"gpu": "A100 40GB", "context_length": 8192, "settings": "auto"}
     general = check_fit(model="Qwen/Qwen3.6-35B-A3B-FP8", **asked)
     assert general.verdict == "tight"

@@ -21,10 +21,7 @@ def split_of(answer):
     return [int(count) for count in words[words.index("--tensor-split") + 1].split(",")]
 
 
-@given(
-    layers=st.integers(1, 130),
-    free=st.lists(st.integers(1, 96 * GIB), min_size=1, max_size=8),
-)
+@given(layers=st.integers(1, 130), free=st.lists(st.integers(1, 96 * GIB), min_size=1, max_size=8))
 def test_a_layer_goes_where_llama_cpp_puts_it(layers, free):
     """The rule of load_tensors: the first GPU whose share, added up, lies above i / n."""
     split = layer_split(layers, len(free), free=free)
@@ -38,10 +35,7 @@ def test_a_layer_goes_where_llama_cpp_puts_it(layers, free):
     assert sum(split.counts) == layers + 1
 
 
-@given(
-    layers=st.integers(1, 130),
-    free=st.lists(st.integers(1, 96 * GIB), min_size=1, max_size=8),
-)
+@given(layers=st.integers(1, 130), free=st.lists(st.integers(1, 96 * GIB), min_size=1, max_size=8))
 def test_the_counts_in_the_command_divide_the_layers_alike(layers, free):
     split = layer_split(layers, len(free), free=free)
     assert layer_split(layers, len(free), free=split.counts) == split

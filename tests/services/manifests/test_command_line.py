@@ -185,14 +185,8 @@ def test_keys_and_values_of_two_formats_are_named():
             ["--speculative-config.method=mtp", "--speculative-config.num_speculative_tokens=1"],
             {"speculative_tokens": 1},
         ),
-        (
-            ["--speculative-config", '{"model": "/draft", "num_speculative_tokens": 3}'],
-            {},
-        ),
-        (
-            ["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}'],
-            {},
-        ),
+        (["--speculative-config", '{"model": "/draft", "num_speculative_tokens": 3}'], {}),
+        (["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}'], {}),
     ],
 )
 def test_what_drafts_is_no_model_that_is_served(draft, fields):

@@ -108,11 +108,7 @@ pod selects that may be a GPU."""
 FLAGS = {
     "lws-vllm.yaml": {"tensor_parallel": 8, "pipeline_parallel": 2},
     "lws-sglang.yaml": {"tensor_parallel": 2},
-    "lws-two-nodes.yaml": {
-        "tensor_parallel": 8,
-        "pipeline_parallel": 2,
-        "context_length": 4096,
-    },
+    "lws-two-nodes.yaml": {"tensor_parallel": 8, "pipeline_parallel": 2, "context_length": 4096},
     "deployment-vllm.yaml": {
         "tensor_parallel": 1,
         "context_length": 32768,

@@ -166,11 +166,7 @@ def test_a_speed_is_said_only_where_arithmetic_is_known_or_reading_decides(
             "No option",
         ),
         ({"gpus": "RTX 4060 Laptop"}, "gpus", "No option"),
-        (
-            {"gpus": "RTX 4090", "min_tokens_per_second": 1e6},
-            "min_tokens_per_second",
-            "No option",
-        ),
+        ({"gpus": "RTX 4090", "min_tokens_per_second": 1e6}, "min_tokens_per_second", "No option"),
         ({"vendors": "Nvidea"}, "vendors", "Unknown vendor"),
         ({"objective": "prettiest"}, "objective", "Unknown objective"),
         ({"max_usd_per_hour": 0.01}, "max_usd_per_hour", "No option"),

@@ -59,8 +59,7 @@ def test_a_base_beyond_the_gpu_is_merged_in_host_memory(train):
 
 
 @pytest.mark.parametrize(
-    ("framework", "use"),
-    [("transformers", "loads"), ("fsdp", "loads"), ("deepspeed", "converts")],
+    ("framework", "use"), [("transformers", "loads"), ("fsdp", "loads"), ("deepspeed", "converts")]
 )
 def test_a_checkpoint_resumes_on_fewer_gpus_as_its_framework_loads_it(train, framework, use):
     answer = train(gpu="8x H100", framework=framework, micro_batches=2, resume_gpu_count=2)

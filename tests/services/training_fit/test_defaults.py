@@ -265,9 +265,7 @@ def test_a_tool_that_trains_all_weights_by_itself_is_judged_so_first(train, sett
 
 
 @pytest.mark.parametrize(
-    "field",
-    [{"merge": True}, {"lora_rank": 8}, {"lora_targets": "attention"}],
-    ids=str,
+    "field", [{"merge": True}, {"lora_rank": 8}, {"lora_targets": "attention"}], ids=str
 )
 def test_full_training_says_that_it_ignores_what_is_of_adapters(train, field):
     asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "H100", **field}

@@ -75,10 +75,7 @@ class Access:
     """Middleware and guard: who sends a request, and whether it passes."""
 
     def __init__(
-        self,
-        options: AccessOptions,
-        weights: Mapping[str, int],
-        shared: SharedCounts | None = None,
+        self, options: AccessOptions, weights: Mapping[str, int], shared: SharedCounts | None = None
     ) -> None:
         """weights: requests that one counts as, by path; shared: counts of all replicas. Raise
         InvalidAccessError."""

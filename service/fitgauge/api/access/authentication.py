@@ -13,13 +13,7 @@ from litestar.types import ASGIApp, Scope
 
 from fitgauge.api.access.api_keys import KEY_START, ApiKeys
 from fitgauge.api.access.audit import Audit
-from fitgauge.api.access.caller import (
-    CALLER,
-    CARRIED,
-    AccessError,
-    Caller,
-    InvalidAccessError,
-)
+from fitgauge.api.access.caller import CALLER, CARRIED, AccessError, Caller, InvalidAccessError
 from fitgauge.api.gateway import PEER
 from fitgauge.hub.request_context import CALLERS_TOKEN
 

@@ -36,9 +36,7 @@ class CatalogController(Controller):
         guards=[strict_query],
     )
     async def get_catalog(
-        self,
-        services: NamedDependency[Services],
-        overlay: NamedDependency[OverlayReload | None],
+        self, services: NamedDependency[Services], overlay: NamedDependency[OverlayReload | None]
     ) -> CatalogState:
         """Describe the catalog in force."""
         state = catalog_state(services.catalog, overlay)

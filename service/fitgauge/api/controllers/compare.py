@@ -13,11 +13,7 @@ from fitgauge.api.callers import while_connected
 from fitgauge.api.documentation import BODY_ERRORS, MODEL_ERRORS, errors
 from fitgauge.api.media_types import NDJSON
 from fitgauge.api.request_parsing import ApiRequest, BodyDecoder
-from fitgauge.services.compare.schemas import (
-    CompareAnswer,
-    CompareRequest,
-    CompareRow,
-)
+from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
 from fitgauge.services.facade import Services
 
 

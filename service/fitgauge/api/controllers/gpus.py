@@ -34,10 +34,7 @@ class GpusController(Controller):
         limit: Annotated[
             int,
             QueryParameter(
-                ge=1,
-                le=1000,
-                description="Rows of a page.",
-                examples=[Example(value=10)],
+                ge=1, le=1000, description="Rows of a page.", examples=[Example(value=10)]
             ),
         ] = PAGE_ITEMS,
         offset: Annotated[

@@ -12,11 +12,7 @@ from typing import NamedTuple
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.mixers import Attention, LatentAttention
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Tensor
-from fitgauge.engine.quantization.formats import (
-    GGUF_FILE_BITS,
-    Format,
-    gguf_block,
-)
+from fitgauge.engine.quantization.formats import GGUF_FILE_BITS, Format, gguf_block
 from fitgauge.engine.quantization.gguf_types import (
     DEFAULT_BLOCKS,
     Place,

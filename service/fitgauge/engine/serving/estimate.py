@@ -160,8 +160,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         if not self.gpus:
             return max(self.stages, key=lambda stage: stage.required.expected)
         return max(
-            self.stages,
-            key=lambda stage: stage.required.expected - self.budget_of(stage).expected,
+            self.stages, key=lambda stage: stage.required.expected - self.budget_of(stage).expected
         )
 
     def gpu_of(self, stage: StageEstimate) -> Accelerator:

@@ -250,9 +250,7 @@ def _highest(
         left = 0 if exchange.frees_gradients else passes.left
         moments.append(
             _Moment(
-                activations=line.constants,
-                gradients=left,
-                buckets=more(buckets, exchange.ordered),
+                activations=line.constants, gradients=left, buckets=more(buckets, exchange.ordered)
             )
         )
     return max(moments, key=lambda moment: moment.total)

@@ -89,10 +89,7 @@ class StepTime(NamedTuple):
 
 
 def step_time(
-    spec: ModelSpec,
-    workload: TrainingWorkload,
-    accelerator: Accelerator,
-    sequences: Sequences,
+    spec: ModelSpec, workload: TrainingWorkload, accelerator: Accelerator, sequences: Sequences
 ) -> StepTime | None:
     """Return the time of one optimizer step; None where the catalog states no peak or bandwidth for
     the arithmetic.

@@ -12,11 +12,7 @@ from fitgauge.services.ask.vocabulary import NOISE, SERVING
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.launch_fields import launch_fields
 from fitgauge.services.common.reading_schemas import Verdict
-from fitgauge.services.manifests.command_line import (
-    host_weights_flag,
-    lora_fields,
-    server_command,
-)
+from fitgauge.services.manifests.command_line import host_weights_flag, lora_fields, server_command
 from fitgauge.services.manifests.containers import Container, Note
 from fitgauge.services.manifests.questions import MissingModelError, model_fields
 from fitgauge.services.manifests.yaml_text import Block, text_of

@@ -56,10 +56,7 @@ _ONE_OF = re.compile(
     re.IGNORECASE,
 )
 
-_OF_EACH = re.compile(
-    rf"\b{_COUNT} (?:of|x) (?:them|those|these|each|either)\b",
-    re.IGNORECASE,
-)
+_OF_EACH = re.compile(rf"\b{_COUNT} (?:of|x) (?:them|those|these|each|either)\b", re.IGNORECASE)
 """How many there are of each GPU that the text sets side by side."""
 
 

@@ -11,12 +11,7 @@ from fitgauge.services.ask.formats import FORMAT
 from fitgauge.services.ask.intent import DISTILLS
 from fitgauge.services.ask.names import ModelNames
 from fitgauge.services.ask.topics import is_about
-from fitgauge.services.ask.vocabulary import (
-    NOISE,
-    PHRASES,
-    SERVING,
-    TRAINING,
-)
+from fitgauge.services.ask.vocabulary import NOISE, PHRASES, SERVING, TRAINING
 
 _JOINED = re.compile(
     r"[\s,、/&]*(?:(?:models?|llms?)\s*)?[\s,、/&]*(?:and|or|to|next to|alongside|besides?"

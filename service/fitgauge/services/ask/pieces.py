@@ -47,10 +47,7 @@ _REWRITTEN: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
         "nemo framework",
     ),
     # A setting of a chart or a configuration: maxModelLen: 8192
-    (
-        r"\b[a-z]+(?:[A-Z][a-z]+)+(?=[\"']?\s*[:=])",
-        lambda key: re.sub(r"(?=[A-Z])", "_", key[0]),
-    ),
+    (r"\b[a-z]+(?:[A-Z][a-z]+)+(?=[\"']?\s*[:=])", lambda key: re.sub(r"(?=[A-Z])", "_", key[0])),
     # llama.cpp's flag of the context, outside of its command too
     (r"(?<!\S)-c(?=[ =]\d{3})", "--ctx-size"),
     # verl's program of every algorithm, where an argument says which

@@ -28,24 +28,10 @@ from fitgauge.services.ask.formats_meant import (
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
-from fitgauge.services.ask.host_memory import (
-    host_memory,
-    offloaded,
-    without_offloaded,
-)
-from fitgauge.services.ask.intent import (
-    about_training,
-    served_adapters,
-    turboquant,
-    wants_largest,
-)
+from fitgauge.services.ask.host_memory import host_memory, offloaded, without_offloaded
+from fitgauge.services.ask.intent import about_training, served_adapters, turboquant, wants_largest
 from fitgauge.services.ask.leftovers import leftovers
-from fitgauge.services.ask.lengths import (
-    is_budget,
-    lengths,
-    lengths_side_by_side,
-    sized_requests,
-)
+from fitgauge.services.ask.lengths import is_budget, lengths, lengths_side_by_side, sized_requests
 from fitgauge.services.ask.machines import held_by_others
 from fitgauge.services.ask.methods import method_meant
 from fitgauge.services.ask.model_choice import (
@@ -180,10 +166,7 @@ class _Choice:
         terse = self._is_terse()
         hardware = self._of("hardware")
         gpu, names, count = choose(self._text, hardware, self._questions, self._gpus, terse=terse)
-        notes = [
-            *self._notes,
-            *(() if " + " in str(gpu) else other_memory(hardware, self._gpus)),
-        ]
+        notes = [*self._notes, *(() if " + " in str(gpu) else other_memory(hardware, self._gpus))]
         if not (gpu or names) and (free := free_gpu(self._text)) is not None:
             gpu, count, note = free[0], count or free[1], free[2]
             notes.append(note)

@@ -72,8 +72,7 @@ class Limits(Struct, kw_only=True):
         int | None, doc("Largest micro-batch that fits; 0 if none does.")
     ] = None
     max_sequence_length: Annotated[
-        int | None,
-        doc("Longest sequences that fit in a micro-batch as requested; 0 if none do."),
+        int | None, doc("Longest sequences that fit in a micro-batch as requested; 0 if none do.")
     ] = None
     min_gpu_count: Annotated[
         int | None, doc("Fewest of these GPUs it fits on, everything else as requested.")

@@ -60,10 +60,7 @@ def valid_request(fields: dict[str, Any], notes: list[Note], hint: str) -> FitRe
             wrong = next((name for name in fields if f"$.{name}`" in message), None)
             if wrong in (None, "model", "gpu"):
                 raise InvalidRequestError(
-                    message,
-                    hint=hint,
-                    field=wrong,
-                    code="invalid-value",
+                    message, hint=hint, field=wrong, code="invalid-value"
                 ) from None
             notes.append(
                 Note(

@@ -62,11 +62,7 @@ def with_reading(text: str, model: Model, reading: ModelReading) -> Model:
     if form and ((is_small and reading.is_default_format) or holds_format(model.spec, form)):
         form = None
     return structs.replace(
-        model,
-        warnings=warnings,
-        named_format=form,
-        guessed_from=text,
-        others=reading.others,
+        model, warnings=warnings, named_format=form, guessed_from=text, others=reading.others
     )
 
 

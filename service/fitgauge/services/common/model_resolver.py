@@ -27,12 +27,7 @@ from fitgauge.errors import (
 from fitgauge.hub import Hub
 from fitgauge.hub.reference import HINT, MAX_LENGTH, Reference, of_caller, parse_reference
 from fitgauge.hub.siblings import ListedNames
-from fitgauge.services.common.model_readings import (
-    is_fuller,
-    replacement,
-    size_model,
-    with_reading,
-)
+from fitgauge.services.common.model_readings import is_fuller, replacement, size_model, with_reading
 from fitgauge.spans import span
 
 SECOND_BEST_SECONDS = 5.0
@@ -209,11 +204,7 @@ class ModelResolver:
             )
         matches = self._snapshot.near(text)
         return UnknownModelError(
-            detail,
-            hint=hint,
-            matches=matches,
-            field="model",
-            send=replacement(text, matches),
+            detail, hint=hint, matches=matches, field="model", send=replacement(text, matches)
         )
 
     def _several(self, text: str) -> tuple[str, ...]:

@@ -17,9 +17,7 @@ def size_readings(sent: str, model: Model) -> Iterator[Reading]:
     for note in model.spec.notes:
         if note.code == "model-is-a-size" and model.guessed_from is None:
             yield Reading(
-                field="model",
-                sent=sent,
-                taken=note.message.partition(": assuming ")[2].rstrip("."),
+                field="model", sent=sent, taken=note.message.partition(": assuming ")[2].rstrip(".")
             )
 
 

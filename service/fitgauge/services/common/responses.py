@@ -13,12 +13,7 @@ from fitgauge.engine.serving.fit import ServingLimits, Verdict
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.services.common.fit_schemas import LimitedBy, PerGpu
 from fitgauge.services.common.host_schemas import HostMemory
-from fitgauge.services.common.schemas import (
-    GpuAnswer,
-    ModelAnswer,
-    Suggestion,
-    TermAnswer,
-)
+from fitgauge.services.common.schemas import GpuAnswer, ModelAnswer, Suggestion, TermAnswer
 from fitgauge.services.common.smallest import change_here, change_to_fit
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)

@@ -91,10 +91,7 @@ class Comparer:
                 None
                 if isinstance(model, UnknownName)
                 else BatchEstimator(
-                    model,
-                    self._engines,
-                    self._preparer,
-                    checkpoints=self._checkpoints,
+                    model, self._engines, self._preparer, checkpoints=self._checkpoints
                 )
             )
             of_gpu: GpuCells | None = None

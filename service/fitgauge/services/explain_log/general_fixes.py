@@ -13,10 +13,7 @@ _EXPANDABLE = LogFix(
 )
 _OTHERS = LogFix(change="See what else uses the GPU, and end it", command="nvidia-smi")
 
-_CHECKPOINTING = LogFix(
-    change="Checkpoint activations",
-    command="--gradient_checkpointing true",
-)
+_CHECKPOINTING = LogFix(change="Checkpoint activations", command="--gradient_checkpointing true")
 _SMALLER_BATCH = LogFix(
     change="Train one sequence at a time, and accumulate gradients over several",
     command="--per_device_train_batch_size 1 --gradient_accumulation_steps 16",
@@ -59,10 +56,7 @@ _ANY = (
         change="When training: checkpoint activations, and train an adapter, not all weights",
         command="--gradient_checkpointing true --use_peft true --load_in_4bit true",
     ),
-    LogFix(
-        change="Find GPUs that hold the model",
-        command="fitgauge recommend MODEL",
-    ),
+    LogFix(change="Find GPUs that hold the model", command="fitgauge recommend MODEL"),
     _EXPANDABLE,
 )
 _HOST = (

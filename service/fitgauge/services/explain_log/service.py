@@ -23,11 +23,7 @@ from fitgauge.services.explain_log.comparison import Measured, rows
 from fitgauge.services.explain_log.diagnosis import Diagnosis, Launched, diagnose
 from fitgauge.services.explain_log.launched import launched_server, launched_training
 from fitgauge.services.explain_log.parsed_log import RAN_OUT, ParsedLog
-from fitgauge.services.explain_log.schemas import (
-    ComparisonRow,
-    LogAnswer,
-    LogReading,
-)
+from fitgauge.services.explain_log.schemas import ComparisonRow, LogAnswer, LogReading
 from fitgauge.services.explain_log.truth_row import case
 from fitgauge.services.fit.checkpoints import default_format
 from fitgauge.services.fit.echo import understood_as

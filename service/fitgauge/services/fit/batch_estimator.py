@@ -27,10 +27,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
-from fitgauge.services.common.weight_cache import (
-    WeightCache,
-    read_scheme,
-)
+from fitgauge.services.common.weight_cache import WeightCache, read_scheme
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints
 from fitgauge.services.fit.demands import Demand, LaunchDemand, LaunchShape, ModelDemands
 from fitgauge.services.fit.model_formats import ModelFormats

@@ -97,10 +97,7 @@ def ends(
 
 
 def later_steps(
-    fitting: BatchEstimator,
-    request: FitRequest,
-    default: Demand,
-    accelerator: Accelerator,
+    fitting: BatchEstimator, request: FitRequest, default: Demand, accelerator: Accelerator
 ) -> Iterator[Step]:
     """Yield the steps after the first. default: what that demands."""
     workload = default.workload

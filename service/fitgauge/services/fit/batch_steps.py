@@ -72,8 +72,7 @@ class LaunchSteps:
                     least = inf
                     break
         self.least_usable: float = min(
-            [fitting.least_usable(step.demand, kind.share) for step in self._later],
-            default=least,
+            [fitting.least_usable(step.demand, kind.share) for step in self._later], default=least
         )
         """Usable bytes below which no step fits, as far as they are worked out: the ends of the
         ladders never take more than the defaults. Infinite where the engine cannot divide the

@@ -157,10 +157,7 @@ _AMOUNTS = {"gpu_count", "cpu_offload_gib", "concurrency", "context_length", "mo
 
 def _published(siblings: Sequence[QuantizedRepo]) -> Iterator[Candidate]:
     for sibling in siblings:
-        yield (
-            f"use {sibling.text} (the same weights in {sibling.form})",
-            {"model": sibling.text},
-        )
+        yield (f"use {sibling.text} (the same weights in {sibling.form})", {"model": sibling.text})
 
 
 def _supposed(
@@ -228,10 +225,7 @@ def in_host_memory(
     if by_experts and len(sizes) < len(_MARGINS) and short_bytes < weights_bytes:
         sizes.append(round(weights_bytes / GIB, 1))
     for size in sizes:
-        yield (
-            f"offload {size} GiB of {what} per GPU to host memory",
-            {"cpu_offload_gib": size},
-        )
+        yield (f"offload {size} GiB of {what} per GPU to host memory", {"cpu_offload_gib": size})
 
 
 def _other_layers(

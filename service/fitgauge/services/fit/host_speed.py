@@ -3,12 +3,7 @@
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.performance.decode import DecodeSpeed
-from fitgauge.engine.performance.host import (
-    HostPart,
-    Machine,
-    multiplied_by_cpu,
-    read_over_link,
-)
+from fitgauge.engine.performance.host import HostPart, Machine, multiplied_by_cpu, read_over_link
 from fitgauge.engine.performance.load import Load, held_tokens
 from fitgauge.engine.quantity import rough
 from fitgauge.engine.serving.kv_cache import cache_bytes

@@ -118,10 +118,7 @@ def _pod(container: Container) -> dict[str, object]:
     would be read as the engine's own."""
     resource, count = container.gpus
     image = container.image
-    probe = {
-        "httpGet": {"path": "/health", "port": image.port},
-        "periodSeconds": _PROBE_SECONDS,
-    }
+    probe = {"httpGet": {"path": "/health", "port": image.port}, "periodSeconds": _PROBE_SECONDS}
     server: dict[str, object] = {
         "name": "server",
         "image": f"{image.repository}:{container.tag}",

@@ -35,12 +35,7 @@ from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.launch_answer import launch_of, nodes_assumed
-from fitgauge.services.fit.limits import (
-    cache_tokens_of,
-    fewest_gpus,
-    is_queued,
-    requests_at_once,
-)
+from fitgauge.services.fit.limits import cache_tokens_of, fewest_gpus, is_queued, requests_at_once
 from fitgauge.services.fit.manifests import with_manifests
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo

@@ -231,11 +231,7 @@ def _fewest_and_plain(results: list[Suggestion]) -> list[Suggestion]:
     """Return the changes without those that take more GPUs and others besides, but for the one
     that takes the fewest, with the least changes."""
     more = [one for one in results if "gpu_count" in one.request and one.verdict == "fits"]
-    fewest = min(
-        more,
-        key=lambda one: (one.request["gpu_count"], len(one.request)),
-        default=None,
-    )
+    fewest = min(more, key=lambda one: (one.request["gpu_count"], len(one.request)), default=None)
     return [one for one in results if one not in more or one is fewest or len(one.request) == 1]
 
 

@@ -126,9 +126,7 @@ def read_fleet(text: str, *, is_yaml: bool = False) -> Fleet:
 
 def _unreadable(message: str, code: ErrorCode = "invalid-value") -> InvalidRequestError:
     return InvalidRequestError(
-        message,
-        hint="Write [[models]], [[gpus]] and [[loads]] as docs/FLEET.md shows.",
-        code=code,
+        message, hint="Write [[models]], [[gpus]] and [[loads]] as docs/FLEET.md shows.", code=code
     )
 
 

@@ -126,11 +126,7 @@ def _both(demanded: Sequence[Demanded], pools: Sequence[Pool]) -> list[Plan]:
 
 
 def _sentence(
-    fit: Sequence[str],
-    models: int,
-    tight: set[str],
-    plans: Sequence[Plan],
-    no_plan: str | None,
+    fit: Sequence[str], models: int, tight: set[str], plans: Sequence[Plan], no_plan: str | None
 ) -> str:
     """Return the summary."""
     only = f", {len(tight)} only tightly" if tight else ""

@@ -15,11 +15,7 @@ from fitgauge.errors import FitgaugeError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.launch_fields import known_version, launch_fields, valid_request
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.manifests.command_line import (
-    ServerCommand,
-    lora_fields,
-    scaling_fields,
-)
+from fitgauge.services.manifests.command_line import ServerCommand, lora_fields, scaling_fields
 from fitgauge.services.manifests.containers import Container, Note
 from fitgauge.services.manifests.fetched import fetched_model
 from fitgauge.services.manifests.gpus import Gpus

@@ -50,10 +50,7 @@ def _scaling(factor: object, positions: int | None) -> Scaling | None:
 
 
 def lengthens(
-    facts: PositionFlags,
-    scaling: Scaling,
-    version: tuple[int, ...],
-    environment: Mapping[str, str],
+    facts: PositionFlags, scaling: Scaling, version: tuple[int, ...], environment: Mapping[str, str]
 ) -> bool:
     """Return whether the engine takes a longer context for it."""
     return (

@@ -45,11 +45,7 @@ def sarif(answer: ManifestsAnswer) -> dict[str, Any]:
         for file, remark, server in remarks(answer)
     ]
     rules = [
-        {
-            "id": name,
-            "shortDescription": {"text": text},
-            "defaultConfiguration": {"level": level},
-        }
+        {"id": name, "shortDescription": {"text": text}, "defaultConfiguration": {"level": level}}
         for name, (level, text) in _RULES.items()
     ]
     driver = {"name": "fitgauge", "version": __version__, "rules": rules}

@@ -136,12 +136,7 @@ class ManifestChecker:
             unreadable=unreadable,
         )
 
-    def _pending(
-        self,
-        file: str,
-        server: _Server,
-        overrides: Mapping[str, Any],
-    ) -> _Pending:
+    def _pending(self, file: str, server: _Server, overrides: Mapping[str, Any]) -> _Pending:
         """Return a server with its question."""
         container, command, manifest = server
         gpus = gpus_of(container, manifest.claims)

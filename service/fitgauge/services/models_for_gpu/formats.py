@@ -187,11 +187,7 @@ def is_too_large(model: Model, quantization: str | None, match: GpuMatch, count:
 
 
 def _row(
-    gpu: ListedGpu,
-    fitting: BatchEstimator,
-    model: Model,
-    engine: EngineName,
-    question: FitRequest,
+    gpu: ListedGpu, fitting: BatchEstimator, model: Model, engine: EngineName, question: FitRequest
 ) -> FittingModel | None:
     """Return the row of a question; None where it is impossible or not listed."""
     choice = fitting.formats.choice(question.quantization, engine)

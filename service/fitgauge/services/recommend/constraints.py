@@ -112,10 +112,7 @@ def overconstrained(
     message = f"No option for {held} satisfies {constraints}."
     hint = f"Without {'it' if len(names) == 1 else 'them'}, {instead} fits"
     return InvalidRequestError(
-        message,
-        hint=f"{hint}: {why}." if why else f"{hint}.",
-        field=names[0],
-        code="no-option",
+        message, hint=f"{hint}: {why}." if why else f"{hint}.", field=names[0], code="no-option"
     )
 
 

@@ -10,13 +10,7 @@ from fitgauge.field_docs import doc
 from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.engine_names import choice
 from fitgauge.services.common.pages import NextOffset, PageLimit, PageOffset
-from fitgauge.services.common.schemas import (
-    ListSettings,
-    ModelAnswer,
-    Names,
-    Text,
-    Tokens,
-)
+from fitgauge.services.common.schemas import ListSettings, ModelAnswer, Names, Text, Tokens
 from fitgauge.services.recommend.option_schemas import (
     Fields,
     MeasuredOn,

@@ -42,11 +42,7 @@ from fitgauge.services.recommend.responses import ResponseBuilder, measurements,
 from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.services.recommend.search import Option, Search, SearchFilter
 from fitgauge.services.recommend.shortlist import shortlist
-from fitgauge.services.recommend.smallest import (
-    recommend_request,
-    smallest_gpus,
-    smallest_options,
-)
+from fitgauge.services.recommend.smallest import recommend_request, smallest_gpus, smallest_options
 from fitgauge.services.recommend.task_fields import refuse_other_fields
 from fitgauge.services.recommend.training import TrainingRecommender
 from fitgauge.services.recommend.warnings import serving_warnings

@@ -37,8 +37,5 @@ def refuse_other_fields(request: RecommendRequest) -> None:
             " deployment."
         )
         raise InvalidRequestError(
-            message,
-            hint=f"Send {MOST_GPUS} or less.",
-            field="max_gpu_count",
-            code="invalid-value",
+            message, hint=f"Send {MOST_GPUS} or less.", field="max_gpu_count", code="invalid-value"
         )

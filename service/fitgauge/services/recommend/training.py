@@ -53,12 +53,7 @@ from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.launchers.command import checkpoints_selectively
 from fitgauge.services.training_fit.launchers.registry import find_tool, tool_of
 from fitgauge.services.training_fit.support import refusal
-from fitgauge.services.training_plan.choices import (
-    DEFAULT_MOST,
-    MOST,
-    bases_of,
-    settled_frameworks,
-)
+from fitgauge.services.training_plan.choices import DEFAULT_MOST, MOST, bases_of, settled_frameworks
 from fitgauge.services.training_plan.launch import plan_launch
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 

@@ -67,10 +67,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
         "quantization_format precision weight_dtype weights_dtype format weight_format bits "
         "load_format quantize quants"
     ),
-    (
-        "engine",
-        "engines",
-    ): (
+    ("engine", "engines"): (
         "engine engines backend inference_engine serving_engine runtime server framework "
         "inference_framework"
     ),
@@ -208,10 +205,7 @@ _WORDS: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
             "framework": "transformers"
         },
     },
-    "offload": {
-        "true yes on": {"offload": "optimizer"},
-        "false no off": {"offload": "none"},
-    },
+    "offload": {"true yes on": {"offload": "optimizer"}, "false no off": {"offload": "none"}},
     "loss": {
         "liger fusedlinearcrossentropy flce": {"loss": "fused"},
         "chunkednll": {"loss": "recomputed"},

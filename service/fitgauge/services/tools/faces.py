@@ -77,15 +77,7 @@ TOOLS: dict[str, Tool] = {
             "Will this model fit on this GPU (VRAM) when it is served, and if not, what will?"
             " Without gpu: how much GPU memory the model needs.",
             FitRequest,
-            (
-                _MODEL,
-                _GPU_OR_NONE,
-                _COUNT,
-                _QUANTIZATION,
-                _CONTEXT,
-                _CONCURRENCY,
-                _ENGINE,
-            ),
+            (_MODEL, _GPU_OR_NONE, _COUNT, _QUANTIZATION, _CONTEXT, _CONCURRENCY, _ENGINE),
             ("model",),
             {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"},
             "kv_cache_dtype=fp8, max_num_seqs=64",

@@ -8,11 +8,7 @@ from fitgauge.services.compare.schemas import CompareRow
 from fitgauge.services.compare.summary import in_words
 from fitgauge.services.explain_log.schemas import LogAnswer, LogFix
 from fitgauge.services.models_for_gpu.schemas import FittingModel, ModelsForGpuAnswer
-from fitgauge.services.recommend.option_schemas import (
-    Recommendation,
-    Role,
-    TrainingRecommendation,
-)
+from fitgauge.services.recommend.option_schemas import Recommendation, Role, TrainingRecommendation
 from fitgauge.services.recommend.schemas import RecommendAnswer
 from fitgauge.services.tools.arguments import Arguments
 from fitgauge.services.tools.faces import TOOLS
@@ -172,11 +168,7 @@ def table_answer(call: Arguments, rows: Sequence[CompareRow], total: int) -> Too
         answer=in_words(rows, total),
         options=options,
         more=max(0, total - len(options)) or UNSET,
-        assumed=[
-            *call.notes,
-            *_unset(call, {"concurrencies": "1 request at once"}),
-        ]
-        or UNSET,
+        assumed=[*call.notes, *_unset(call, {"concurrencies": "1 request at once"})] or UNSET,
     )
     return bounded(_hoisted(short, options))
 

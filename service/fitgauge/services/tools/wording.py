@@ -9,12 +9,7 @@ from msgspec import UNSET, UnsetType
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common.reading_schemas import Reading
-from fitgauge.services.common.schemas import (
-    Assumption,
-    GpuAnswer,
-    Suggestion,
-    TermAnswer,
-)
+from fitgauge.services.common.schemas import Assumption, GpuAnswer, Suggestion, TermAnswer
 from fitgauge.services.tools.arguments import Arguments
 from fitgauge.services.tools.faces import OPTIONS, Tool
 from fitgauge.services.tools.schemas import Fix, ToolAnswer, Value

@@ -113,9 +113,7 @@ def _of_tool(words: str, trained: TrainingEstimate | None) -> str:
 
 
 def _sharding(
-    sent: TrainingRequest,
-    trained: TrainingEstimate,
-    need: Callable[[dict[str, Value]], str | None],
+    sent: TrainingRequest, trained: TrainingEstimate, need: Callable[[dict[str, Value]], str | None]
 ) -> list[Assumption]:
     """Return how several GPUs share the model, where the request leaves that open."""
     workload = trained.workload

@@ -192,8 +192,7 @@ def _room_for_rollout(workload: TrainingWorkload, setup: Setup) -> Iterator[Chan
     more = next((share for share in (0.5, 0.7, 0.85) if share > rollout.memory_utilization), None)
     if more is not None:
         yield Change(
-            f"give the rollout engine {more:.0%} of the GPU",
-            {"rollout_memory_utilization": more},
+            f"give the rollout engine {more:.0%} of the GPU", {"rollout_memory_utilization": more}
         )
 
 

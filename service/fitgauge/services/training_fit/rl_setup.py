@@ -23,11 +23,7 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.unsupported import impossible_degrees
 from fitgauge.services.training_fit import parsing as training_words
 from fitgauge.services.training_fit import rl_parsing as words
-from fitgauge.services.training_fit.launchers.registry import (
-    tool_named,
-    tool_of,
-    tool_running,
-)
+from fitgauge.services.training_fit.launchers.registry import tool_named, tool_of, tool_running
 from fitgauge.services.training_fit.launchers.tool import lacking
 from fitgauge.services.training_fit.schemas import TrainingRequest
 

@@ -206,9 +206,7 @@ def _scaled(one: Interval, factor: float) -> Interval:
 
 def _rate(amount: float, seconds: Interval) -> Interval:
     return Interval(
-        low=amount / seconds.high,
-        expected=amount / seconds.expected,
-        high=amount / seconds.low,
+        low=amount / seconds.high, expected=amount / seconds.expected, high=amount / seconds.low
     )
 
 

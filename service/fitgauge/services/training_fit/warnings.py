@@ -16,21 +16,14 @@ from fitgauge.services.training_fit.launchers.command import unsupported_setting
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
-NO_SUGGESTION = Note(
-    "no-change-fits",
-    None,
-    "No change of settings makes it fit on these GPUs.",
-)
+NO_SUGGESTION = Note("no-change-fits", None, "No change of settings makes it fit on these GPUs.")
 
 
 _OF_ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "merge")
 
 
 def warnings(
-    request: TrainingRequest,
-    model: Model,
-    match: GpuMatch,
-    trained: TrainingEstimate,
+    request: TrainingRequest, model: Model, match: GpuMatch, trained: TrainingEstimate
 ) -> Iterator[Note]:
     """Yield the warnings about model, GPU and contradictions."""
     workload, spec = trained.workload, model.spec

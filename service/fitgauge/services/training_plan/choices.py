@@ -11,11 +11,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.performance.flops import peak_tflops
 from fitgauge.engine.training.parallel.validate import check
-from fitgauge.engine.training.search.layouts import (
-    A100_FLOPS_PER_BYTE,
-    Choices,
-    layouts,
-)
+from fitgauge.engine.training.search.layouts import A100_FLOPS_PER_BYTE, Choices, layouts
 from fitgauge.engine.training.search.lower_bounds import Bases
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
@@ -31,9 +27,7 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.shared_fields import SEARCHED, SharedFields
 from fitgauge.services.training_fit.support import runs_on
 from fitgauge.services.training_fit.workload import training_workload
-from fitgauge.services.training_plan.schemas import (
-    TrainingPlanRequest,
-)
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
 DEFAULT_GLOBAL_BATCH = 128
 DEFAULT_MOST = 64

@@ -7,18 +7,13 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import gib
-from fitgauge.engine.training.search.layouts import (
-    Choices,
-    Plan,
-)
+from fitgauge.engine.training.search.layouts import Choices, Plan
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.training_fit.assumptions import METHOD_TITLES
 from fitgauge.services.training_fit.launchers.registry import tool_of
 from fitgauge.services.training_plan.choices import named_framework
-from fitgauge.services.training_plan.schemas import (
-    TrainingPlanRequest,
-)
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,7 @@ from fitgauge.engine.quantity import Bytes
 from fitgauge.field_docs import doc
 from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.pages import NextOffset
-from fitgauge.services.common.schemas import (
-    GpuAnswer,
-    ModelAnswer,
-    RankAnswer,
-    Suggestion,
-    Text,
-)
+from fitgauge.services.common.schemas import GpuAnswer, ModelAnswer, RankAnswer, Suggestion, Text
 from fitgauge.services.training_fit.run_schemas import TrainingRun
 from fitgauge.services.training_fit.shared_fields import SharedFields
 

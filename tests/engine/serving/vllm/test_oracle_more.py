@@ -54,7 +54,7 @@ TOKENS_EXCEPT = {
     (
         "meta-llama/Llama-4-Scout-17B-16E",
         "0.11.0",
-    ): "this release keeps chunked layers whole unless an environment variable allows otherwise",
+    ): "this release keeps chunked layers whole unless an environment variable allows otherwise"
 }
 """Models whose tokens are not ours, in a release, and why."""
 

@@ -258,10 +258,7 @@ def test_a_linear_that_is_one_in_vllm_has_the_format_of_any_part_that_is_listed(
 
 @pytest.mark.parametrize(
     ("shortened", "basis", "codes"),
-    [
-        (True, "assumed", ["quantization-unknown"]),
-        (False, "computed", []),
-    ],
+    [(True, "assumed", ["quantization-unknown"]), (False, "computed", [])],
 )
 def test_a_list_of_formats_that_is_shortened_is_said(shortened, basis, codes):
     listed = {"model.layers.0.mlp.down_proj": {"quant_algo": "MXFP8"}}

@@ -180,9 +180,7 @@ def test_unsloth_is_not_counted_in_shards(train):
     assert (answer.verdict, answer.understood_as["framework"]) == ("does_not_fit", "transformers")
 
 
-def test_a_plan_for_a_tool_keeps_its_formats_optimizer_loss_and_kernels_and_searches_the_rest(
-    plan,
-):
+def test_a_plan_for_a_tool_keeps_its_formats_optimizer_loss_and_kernels_and_searches_the_rest(plan):
     asked = {
         "model": "meta-llama/Llama-3.1-8B",
         "gpu": "RTX 4090",

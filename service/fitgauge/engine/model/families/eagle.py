@@ -19,15 +19,7 @@ from fitgauge.engine.model.families.dense.dense import (
 from fitgauge.engine.model.families.mixture.latent import attention_tensors, latent_attention
 from fitgauge.engine.model.families.rotary_tables import table
 from fitgauge.engine.model.mixers import Attention
-from fitgauge.engine.model.spec import (
-    Block,
-    Kind,
-    Mlp,
-    ModelSpec,
-    Part,
-    RotaryTable,
-    Tensor,
-)
+from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Tensor
 from fitgauge.engine.note import Note
 
 LATENT = frozenset({"Eagle3DeepseekV2ForCausalLM", "Eagle3DeepseekV3ForCausalLM"})

@@ -365,10 +365,6 @@ def vision_blocks(config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear("projector.linear_2", hidden, merged),
     )
     tower = vit.vit(
-        vit.Vit(prefix="vision.layers.{}."),
-        hidden=width,
-        heads=heads,
-        width=inner,
-        layers=layers,
+        vit.Vit(prefix="vision.layers.{}."), hidden=width, heads=heads, width=inner, layers=layers
     )
     return (*tower, parts.single(Part.PROJECTOR, "", joined))

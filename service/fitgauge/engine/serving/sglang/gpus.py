@@ -9,11 +9,7 @@ from fitgauge.engine.quantity import GIB, MIB
 
 Architecture = Literal["hopper", "blackwell", "consumer_blackwell", "other"]
 
-_ARCHITECTURES: dict[int, Architecture] = {
-    9: "hopper",
-    10: "blackwell",
-    12: "consumer_blackwell",
-}
+_ARCHITECTURES: dict[int, Architecture] = {9: "hopper", 10: "blackwell", 12: "consumer_blackwell"}
 _LARGE = 60 * GIB
 
 

@@ -6,15 +6,7 @@ from fitgauge.engine.model.mixers import Recurrent
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving import rope_scaling
-from fitgauge.engine.serving.launch import (
-    HEAD,
-    Flags,
-    Launch,
-    NodeFlags,
-    degree,
-    optional,
-    shell,
-)
+from fitgauge.engine.serving.launch import HEAD, Flags, Launch, NodeFlags, degree, optional, shell
 from fitgauge.engine.serving.sglang.mem_fraction import GRAPHS_WITHIN_REQUESTS
 from fitgauge.engine.serving.sglang.speculative import algorithm
 from fitgauge.engine.serving.workload import Workload

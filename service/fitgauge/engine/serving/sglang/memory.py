@@ -17,11 +17,7 @@ from fitgauge.engine.quantity import Bytes, Term, exact_term, exactly, fitted
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.rope_scaling import scaled_tables
-from fitgauge.engine.serving.runtime import (
-    as_measured,
-    communication_term,
-    elsewhere,
-)
+from fitgauge.engine.serving.runtime import as_measured, communication_term, elsewhere
 from fitgauge.engine.serving.sglang import hicache
 from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype, sparse_rows
 from fitgauge.engine.serving.sglang.degrees import check_parallel

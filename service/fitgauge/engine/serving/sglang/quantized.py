@@ -112,10 +112,7 @@ def _of_experts(form: Format, *, ordered: bool) -> Format:
     if not form.name.startswith("gptq_"):
         return msgspec.structs.replace(form, input_bits=_SORTED_INDEX)
     return msgspec.structs.replace(
-        form,
-        input_bits=_SORTED_INDEX,
-        zero_bits=form.zero_bits // 2,
-        repeats_scales=not ordered,
+        form, input_bits=_SORTED_INDEX, zero_bits=form.zero_bits // 2, repeats_scales=not ordered
     )
 
 

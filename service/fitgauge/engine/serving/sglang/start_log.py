@@ -136,10 +136,7 @@ def read(lines: list[Line]) -> StartLog:
         readings=tuple(readings),
         outcome=outcome(
             lines,
-            kv_too_small=(
-                "Not enough memory. Please try",
-                "leave no GPU memory for the KV cache",
-            ),
+            kv_too_small=("Not enough memory. Please try", "leave no GPU memory for the KV cache"),
             served=("The server is fired up", "Uvicorn running on"),
             has_pool=measured(readings, "kv_tokens"),
         ),

@@ -2,12 +2,7 @@
 
 from fitgauge.engine.serving.container import ContainerImage
 from fitgauge.engine.serving.engine import Engine, fixed_batch
-from fitgauge.engine.serving.engine_facts import (
-    ArchitectureList,
-    LogParser,
-    MemoryFlag,
-    Platform,
-)
+from fitgauge.engine.serving.engine_facts import ArchitectureList, LogParser, MemoryFlag, Platform
 from fitgauge.engine.serving.kv_offload import KvOffload
 from fitgauge.engine.serving.tensorrt_llm import launch, memory, start_log
 from fitgauge.engine.serving.tensorrt_llm.architectures import ARCHITECTURES, BUILT

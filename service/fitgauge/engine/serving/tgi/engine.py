@@ -3,12 +3,7 @@ and installation_amd."""
 
 from fitgauge.engine.serving.container import ContainerImage
 from fitgauge.engine.serving.engine import Engine
-from fitgauge.engine.serving.engine_facts import (
-    ArchitectureList,
-    LogParser,
-    MemoryFlag,
-    Platform,
-)
+from fitgauge.engine.serving.engine_facts import ArchitectureList, LogParser, MemoryFlag, Platform
 from fitgauge.engine.serving.tgi import launch, memory, start_log
 from fitgauge.engine.serving.tgi.architectures import AUTOMATIC, LATER, MODEL_TYPES
 from fitgauge.engine.serving.tgi.container import CONTAINER

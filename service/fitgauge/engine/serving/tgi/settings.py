@@ -5,13 +5,7 @@ last step here too, and makes room in that part alone."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.serving.ladders import (
-    FORWARD_TOKENS,
-    RUNNING_REQUESTS,
-    Ladders,
-    Share,
-    halved,
-)
+from fitgauge.engine.serving.ladders import FORWARD_TOKENS, RUNNING_REQUESTS, Ladders, Share, halved
 from fitgauge.engine.serving.workload import Workload
 
 

@@ -3,15 +3,7 @@
 from msgspec import json
 
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.serving.launch import (
-    HEAD,
-    Flags,
-    Launch,
-    NodeFlags,
-    degree,
-    optional,
-    shell,
-)
+from fitgauge.engine.serving.launch import HEAD, Flags, Launch, NodeFlags, degree, optional, shell
 from fitgauge.engine.serving.rope_scaling import config_overrides, scaling
 from fitgauge.engine.serving.vllm import language_model, releases
 from fitgauge.engine.serving.vllm.kv_cache import turboquant

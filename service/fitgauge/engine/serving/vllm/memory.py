@@ -37,11 +37,7 @@ from fitgauge.engine.serving.vllm.pipeline import check_pipeline
 from fitgauge.engine.serving.vllm.profile_run import profiling_terms
 from fitgauge.engine.serving.vllm.quantized import check_checkpoint
 from fitgauge.engine.serving.vllm.repacking import has_fp8_blocks
-from fitgauge.engine.serving.vllm.second_runner import (
-    holds_states,
-    sampler_states,
-    warm_up_term,
-)
+from fitgauge.engine.serving.vllm.second_runner import holds_states, sampler_states, warm_up_term
 from fitgauge.engine.serving.vllm.speculative import check_draft, check_heads, draft_term
 from fitgauge.engine.serving.vllm.stage_memory import (
     communicating_ranks,

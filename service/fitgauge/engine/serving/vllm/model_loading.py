@@ -14,11 +14,7 @@ from fitgauge.engine.serving.rope_scaling import scaled_tables
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.host_tables import on_host
 from fitgauge.engine.serving.vllm.quirks import quirks
-from fitgauge.engine.serving.vllm.repacking import (
-    padded_row_bytes,
-    repacking_terms,
-    rows_are_seen,
-)
+from fitgauge.engine.serving.vllm.repacking import padded_row_bytes, repacking_terms, rows_are_seen
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
 from fitgauge.engine.serving.weights import Stage, allocator_term, weights_term
 from fitgauge.engine.serving.workload import Workload
@@ -68,8 +64,7 @@ def loaded_terms(
             high=parameters.high + extra_bytes,
             basis="calibrated" if padding else parameters.basis,
             formula=plus(
-                parameters.formula,
-                f"{exactly(extra_bytes)} of registered buffers and padded rows",
+                parameters.formula, f"{exactly(extra_bytes)} of registered buffers and padded rows"
             ),
             source=(
                 f"{parameters.source}; vllm 0.33"

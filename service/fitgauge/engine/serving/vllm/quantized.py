@@ -17,14 +17,7 @@ from fitgauge.engine.serving.vllm.quirks import quantizes_routers, quirks
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.sharding import TensorGroup, divided
 
-UNQUANTIZED = named(
-    (
-        "indexer.wk",
-        "indexer.weights_proj",
-        "re:_res_proj$",
-        "eh_proj",
-    )
-)
+UNQUANTIZED = named(("indexer.wk", "indexer.weights_proj", "re:_res_proj$", "eh_proj"))
 """Linears that vLLM builds in 16 bit whatever the checkpoint's settings say: the sparse
 indexer's wk and weights_proj, fused into one (models/deepseek_v2.py, Indexer), Kimi K3's
 projections of residuals (as its class registers them), and what joins hidden states and embeddings
@@ -94,9 +87,7 @@ def check_checkpoint(spec: ModelSpec, scheme: Scheme, version: tuple[int, ...]) 
         reason = "AWQ of another width than 4 bits"
     if reason:
         raise UnsupportedError(
-            "engine",
-            f"vLLM 0.33 reads no {reason}.",
-            ({"engine": ("transformers",)},),
+            "engine", f"vLLM 0.33 reads no {reason}.", ({"engine": ("transformers",)},)
         )
 
 

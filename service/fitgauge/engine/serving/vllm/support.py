@@ -108,9 +108,7 @@ def _encoder_decoder(spec: ModelSpec, version: tuple[int, ...]) -> UnsupportedEr
         return None
     plugin = " without its bart-plugin" if spec.architecture in _PLUGIN else ""
     return UnsupportedError(
-        "engine",
-        f"vllm has no {spec.architecture}{plugin}.",
-        ({"engine": ("transformers",)},),
+        "engine", f"vllm has no {spec.architecture}{plugin}.", ({"engine": ("transformers",)},)
     )
 
 

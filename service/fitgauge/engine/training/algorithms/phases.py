@@ -190,7 +190,7 @@ class _Cast:
         """Return a critic that is trained in the same pass (trl/experimental/ppo/ppo_trainer.py,
         PolicyAndValueWrapper)."""
         return _of_critic(
-            next((p.parts for s in self.critics[number:] for p in s.phases if p.name == phase), ()),
+            next((p.parts for s in self.critics[number:] for p in s.phases if p.name == phase), ())
         )
 
     def _resting(self, stage: Stage) -> list[Amount]:

@@ -7,10 +7,7 @@ import msgspec
 from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.layers.choice import end_recipe
-from fitgauge.engine.training.autograd.layers.gemma4 import (
-    handed_on,
-    per_layer_segment,
-)
+from fitgauge.engine.training.autograd.layers.gemma4 import handed_on, per_layer_segment
 from fitgauge.engine.training.autograd.layers.losses import loss_of
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
 from fitgauge.engine.training.autograd.layers.stacks import (
@@ -29,10 +26,7 @@ from fitgauge.engine.training.autograd.segment import (
     tape_of,
     trace_segment,
 )
-from fitgauge.engine.training.autograd.vision.segments import (
-    scattered,
-    tower_segments,
-)
+from fitgauge.engine.training.autograd.vision.segments import scattered, tower_segments
 from fitgauge.engine.training.states.parameters import Unit
 from fitgauge.engine.training.workload import TrainingWorkload
 

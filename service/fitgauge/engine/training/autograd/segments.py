@@ -10,35 +10,21 @@ from fitgauge.engine.model.dtypes import BITS, size_of
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.ends import beginning, constant_bytes, head_segment
 from fitgauge.engine.training.autograd.layers.context import way_of
-from fitgauge.engine.training.autograd.layers.gemma4 import (
-    handed_on,
-    per_layer_bytes,
-)
+from fitgauge.engine.training.autograd.layers.gemma4 import handed_on, per_layer_bytes
 from fitgauge.engine.training.autograd.layers.megatron import whole_logits
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.layers.sparse_attention import picked_bytes
-from fitgauge.engine.training.autograd.layers.stacks import (
-    bias_bytes,
-    reads_vocabulary,
-)
+from fitgauge.engine.training.autograd.layers.stacks import bias_bytes, reads_vocabulary
 from fitgauge.engine.training.autograd.layers.traits import traits_of
-from fitgauge.engine.training.autograd.nominal import (
-    counted_head,
-    is_count,
-)
+from fitgauge.engine.training.autograd.nominal import counted_head, is_count
 from fitgauge.engine.training.autograd.recorded_layers import (
     RecordedLayers,
     layer_segments,
     recorded_layers,
 )
-from fitgauge.engine.training.autograd.segment import (
-    Segment,
-)
+from fitgauge.engine.training.autograd.segment import Segment
 from fitgauge.engine.training.autograd.tape import Pass
-from fitgauge.engine.training.autograd.vision.segments import (
-    image_constants,
-    image_outputs,
-)
+from fitgauge.engine.training.autograd.vision.segments import image_constants, image_outputs
 from fitgauge.engine.training.releases import OLDER
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
 from fitgauge.engine.training.states.parameters import units

@@ -157,8 +157,7 @@ class Tape(Recorder):
         """Return the backward pass. Saved tensors and the gradient of `output` live before it,
         gradients of inputs and parameters after it. Cached as `forward` is."""
         backward: Pass = self._memo.get_or_compute(
-            ("backward", output.number, len(self.operations)),
-            lambda: self._backward(output),
+            ("backward", output.number, len(self.operations)), lambda: self._backward(output)
         )
         return backward
 

@@ -303,10 +303,7 @@ def _gradients(workload: TrainingWorkload) -> None:
             "gradient_dtype",
             detail,
             (
-                {
-                    "framework": ("fsdp", "deepspeed", "megatron"),
-                    "precision": ("mixed_bf16",),
-                },
+                {"framework": ("fsdp", "deepspeed", "megatron"), "precision": ("mixed_bf16",)},
                 {"gradient_dtype": (None,)},
             ),
         )

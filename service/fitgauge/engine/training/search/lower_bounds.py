@@ -25,12 +25,7 @@ from fitgauge.engine.training.profile import (
 )
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.states.parameters import Parameter, units
-from fitgauge.engine.training.states.sharding import (
-    RankUnit,
-    is_sharded,
-    stage_units,
-    to_rank,
-)
+from fitgauge.engine.training.states.sharding import RankUnit, is_sharded, stage_units, to_rank
 from fitgauge.engine.training.workload import Checkpointing, Framework, Schedule, TrainingWorkload
 
 Bases = Callable[[Framework, int], TrainingWorkload]
@@ -182,9 +177,7 @@ class Floors:
             workload.expert_ways != workload.tensor_parallel,
         )
         ranks = _Ranks(
-            workload.tensor_parallel,
-            workload.context_parallel,
-            expert_spread(self._spec, workload),
+            workload.tensor_parallel, workload.context_parallel, expert_spread(self._spec, workload)
         )
         traced = self._traced.setdefault(layer, {})
         if ranks not in traced:

@@ -144,8 +144,5 @@ def _weights(name: str, parts: _Parts, source: str) -> CheckpointFile:
 def _states(name: str, parts: _Parts, source: str) -> CheckpointFile:
     masters = f"masters {exactly(parts.masters)} + " if parts.masters else ""
     return CheckpointFile(
-        name,
-        parts.masters + parts.states,
-        f"{masters}states {exactly(parts.states)}",
-        source,
+        name, parts.masters + parts.states, f"{masters}states {exactly(parts.states)}", source
     )

@@ -5,12 +5,7 @@ from typing import NamedTuple
 
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.quantity import described, exactly
-from fitgauge.engine.training.states.sharding import (
-    ModelState,
-    RankUnit,
-    is_sharded,
-    shard_ranks,
-)
+from fitgauge.engine.training.states.sharding import ModelState, RankUnit, is_sharded, shard_ranks
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 

@@ -210,12 +210,7 @@ def merged(block: Block) -> tuple[Tensor, ...]:
 
 
 def _parameter(
-    block: Block,
-    tensor: Tensor,
-    form: PrecisionPolicy,
-    rules: RuleIndex,
-    *,
-    trained: bool,
+    block: Block, tensor: Tensor, form: PrecisionPolicy, rules: RuleIndex, *, trained: bool
 ) -> Parameter:
     stored = rules.format_of(block.prefix + tensor.name, tensor, block.part)
     if stored is not None and tensor.shape[1:] == (1,) and not stored.flat:

@@ -18,10 +18,7 @@ from fitgauge.services.training_fit.megatron import uneven
 
 _FILE = "nemo.yaml"
 _SCRIPT = "train_nemo.py"
-_PRECISIONS = {
-    "mixed_bf16": "bf16_mixed",
-    "fp8": "bf16_with_fp8_delayed_scaling_mixed",
-}
+_PRECISIONS = {"mixed_bf16": "bf16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed"}
 """src/megatron/bridge/training/mixed_precision.py; under its fp8 parameters are fp8 too
 (fp8_param_gather)."""
 _OPTIMIZERS = {"adamw": "adam", "sgd": "sgd", "sgd_momentum": "sgd"}

@@ -33,8 +33,7 @@ def unsupported_by_trainer(
         )
     if workload.optimizer_implementation == "for_loop" and workload.optimizer == "adamw":
         yield lacking(
-            "optimizer_implementation",
-            "The Trainer's AdamW uses foreach: set for_loop in code.",
+            "optimizer_implementation", "The Trainer's AdamW uses foreach: set for_loop in code."
         )
     if not workload.uses_adapters and not workload.train_vision_tower:
         yield lacking(

@@ -13,16 +13,7 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.encoder.dialects import UNPOOLED, Sizes
 from fitgauge.engine.model.families.encoder.encoders import encoder_spec, projections, read_sizes
 from fitgauge.engine.model.families.encoder.heads import ending, heads, is_base, label_count
-from fitgauge.engine.model.spec import (
-    Block,
-    Kind,
-    Mlp,
-    ModelSpec,
-    Part,
-    RotaryTable,
-    Split,
-    Tensor,
-)
+from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
 
 _NOMIC = {**UNPOOLED, "ForSequenceClassification": "pooler labels"}
 _GTE = {**_NOMIC, "ForMaskedLM": "generator"}

@@ -268,10 +268,7 @@ def rotary_tables(config: Config, kinds: list[str]) -> tuple[RotaryTable, ...]:
     slides = any(kind not in RATES for kind in kinds) or bool(
         config.integer(*mtp.COUNT, default=0, high=64)
     )
-    return (
-        *((compressing,) if compresses else ()),
-        *((sliding,) if slides else ()),
-    )
+    return (*((compressing,) if compresses else ()), *((sliding,) if slides else ()))
 
 
 READERS: dict[str, Reader] = {"deepseek_v4": read_compressed, "deepseek_ref": read_compressed}

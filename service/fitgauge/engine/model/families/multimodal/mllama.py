@@ -33,10 +33,7 @@ def read_text(config: Config) -> ModelSpec:
         head_dim=attention.head_dim,
         source_tokens=config.integer("source_tokens", default=0),
     )
-    common = (
-        *parts.norms(parts.NORMS, hidden),
-        *parts.gated_mlp(hidden, width),
-    )
+    common = (*parts.norms(parts.NORMS, hidden), *parts.gated_mlp(hidden, width))
     looks = (
         *parts.attention(hidden, attention, name="cross_attn"),
         *parts.norm("cross_attn.q_norm", attention.head_dim),

@@ -225,11 +225,7 @@ def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...
         norms=("norm1", "norm2"),
         norm_bias=vision.text("norm_type", default="rms_norm") == "layer_norm",
         qkv_bias=vision.flag("qkv_bias"),
-        extras=(
-            whole("ls1", width),
-            whole("ls2", width),
-            *parts.norms(qk_norm, width),
-        ),
+        extras=(whole("ls1", width), whole("ls2", width), *parts.norms(qk_norm, width)),
     )
     embeddings = "vision_model.embeddings"
     tower = (

@@ -72,10 +72,7 @@ def _prediction_head(config: Config) -> tuple[Block, ...]:
         *parts.norm("mtp.pre_fc_norm_hidden", config.integer("hc_count", low=1) * hidden),
         *tuple(_hyper_connection(config, "mtp.hyper_connection_mixer."))[:-1],
     )
-    return (
-        *parts.blocks(Part.MTP, "mtp.layers.{}.", stack),
-        parts.single(Part.MTP, "", joint),
-    )
+    return (*parts.blocks(Part.MTP, "mtp.layers.{}.", stack), parts.single(Part.MTP, "", joint))
 
 
 def _is_last_norm(tensors: tuple[Tensor, ...]) -> bool:

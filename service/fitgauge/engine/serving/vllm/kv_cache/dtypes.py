@@ -61,11 +61,7 @@ def cuda_major(compute_capability: tuple[int, int] | None) -> int:
 
 
 def resolved_format(
-    spec: ModelSpec,
-    name: str,
-    compute_capability: tuple[int, int] | None,
-    *,
-    requantized: bool,
+    spec: ModelSpec, name: str, compute_capability: tuple[int, int] | None, *, requantized: bool
 ) -> str:
     """Return the format the layers really use: what was asked for, else what the checkpoint or the
     model's class asks for, else `auto`. requantized: whether the weights are in another format

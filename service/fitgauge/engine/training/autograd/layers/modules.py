@@ -182,12 +182,7 @@ class Modules:
                 read.width,
                 extra=[(f"{name}.lora_dropout.mask", read.elements, 1)],
             )
-        inner = self.tape.matmul(
-            f"{name}.lora_A",
-            read,
-            self.weight(a),
-            rows * a.shape[0],
-        )
+        inner = self.tape.matmul(f"{name}.lora_A", read, self.weight(a), rows * a.shape[0])
         outer = self.tape.matmul(f"{name}.lora_B", inner, self.weight(b), elements)
         adapted = self.tape.add(f"{name}.adapted", y, self.tape.copy(f"{name}.lora_scaled", outer))
         self.tape.hold(x)
@@ -345,11 +340,7 @@ class Modules:
         weighed = tape.multiply("xielu.weighed", less, negative)
         below = tape.add("xielu.below", weighed, tape.copy("xielu.linear", x))
         return tape.operation(
-            "xielu",
-            (above, below),
-            x.elements,
-            above.width,
-            extra=[("xielu.sign", x.elements, 1)],
+            "xielu", (above, below), x.elements, above.width, extra=[("xielu.sign", x.elements, 1)]
         )
 
     def unknown(self, x: Value) -> Value:

@@ -1,6 +1,7 @@
 """What a question means: which operation, by what its facts tell."""
 
-from typing import NamedTuple
+from collections.abc import Collection
+from typing import Literal, NamedTuple
 
 from fitgauge.services.ask.halves import Halves
 from fitgauge.services.ask.schemas import Operation, Understood
@@ -36,76 +37,50 @@ class Reading(NamedTuple):
     """The command of a model server that it holds."""
 
 
-class Signs(NamedTuple):
-    """What the facts of a question tell of the operation that it means."""
-
-    training: bool
-    """Whether it is about training."""
-    trainer: bool
-    """Whether a tool that trains is named."""
-    several: bool
-    """Whether models, engines, formats or contexts are on a par."""
-    gpus: int
-    """Kinds of GPUs on a par."""
-    model: bool
-    """Whether a model is named."""
-    hardware: bool
-    """Whether GPUs are."""
-    counted: bool
-    """Whether a number of GPUs is."""
-    settings: bool
-    """Whether a setting is."""
-    formatted: bool
-    """Whether a format of weights is."""
-    sizes_only: bool
-    """Whether of several models only the sizes are."""
-    largest: bool
-    """Whether the largest model of a family is meant."""
-    rented: bool
-    """Whether a price by the hour or a cloud is named."""
-    terse: bool
-    """Whether the text is names and numbers alone."""
-    fastest: bool
-    """Whether it asks for speed."""
+Sign = Literal[
+    "training", "trainer", "several", "gpus on a par", "model", "hardware", "counted", "settings",
+    "formatted", "sizes alone", "largest of a family", "rented", "terse", "fastest",
+]  # fmt: skip
+"""What the facts of a question tell of the operation that it means. "trainer": it names a tool that
+trains; "several": models, engines, formats or contexts are on a par; "rented": it names a price by
+the hour or a cloud; "terse": it is names and numbers alone."""
 
 
-def operation_of(text: str, signs: Signs) -> Operation | None:
+def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
     """Return the operation that a text means, None where it is about something else."""
     low = text.lower()
-    if is_about(low, "log") and (len(text) > _LOGS or not (signs.model and signs.hardware)):
+    training, model, hardware = (one in signs for one in ("training", "model", "hardware"))
+    on_a_par = "gpus on a par" in signs
+    if is_about(low, "log") and (len(text) > _LOGS or not (model and hardware)):
         return "explain_log"
-    wants_models = is_about(low, "models") or (signs.sizes_only and is_about(low, "format"))
+    sizes_alone, settings = "sizes alone" in signs, "settings" in signs
+    wants_models = is_about(low, "models") or (sizes_alone and is_about(low, "format"))
     wants_gpus = is_about(low, "gpus")
-    named = signs.hardware or signs.model or signs.settings or wants_models or wants_gpus
+    named = hardware or model or settings or wants_models or wants_gpus
     if not (named or is_about(low, "need", "it fits")):
         return None
-    about_it = (
-        signs.hardware
-        or (signs.terse and signs.model)
-        or is_about(low, "memory", "need", "it fits")
-    )
-    if not (about_it or wants_models or (signs.model and (wants_gpus or signs.rented))):
+    terse, rented = "terse" in signs, "rented" in signs
+    about_it = hardware or (terse and model) or is_about(low, "memory", "need", "it fits")
+    if not (about_it or wants_models or (model and (wants_gpus or rented))):
         return None
-    lists = wants_models and (signs.sizes_only or not signs.model or is_about(low, "largest"))
-    suggests = (signs.terse and not signs.settings) or is_about(low, "suggestions")
-    if lists or (signs.hardware and (signs.largest or (suggests and not signs.model))):
+    lists = wants_models and (sizes_alone or not model or is_about(low, "largest"))
+    suggests = (terse and not settings) or is_about(low, "suggestions")
+    if lists or (hardware and ("largest of a family" in signs or (suggests and not model))):
         return "list_models_that_fit"
     counts = wants_gpus and (
-        is_about(low, "nodes") or (not signs.counted and is_about(low, "count of gpus"))
+        is_about(low, "nodes") or ("counted" not in signs and is_about(low, "count of gpus"))
     )
-    if counts and signs.trainer and signs.hardware and signs.model and signs.gpus <= 1:
+    if counts and "trainer" in signs and hardware and model and not on_a_par:
         return "plan_training"  # by the tool's own settings, on as few of the GPU as hold them
     prices = is_about(low, "price", "price of tokens")
-    ranks = counts or prices or (signs.fastest and not signs.training)
-    if signs.gpus > 1 and signs.model and ranks:
+    if on_a_par and model and (counts or prices or ("fastest" in signs and not training)):
         return "recommend_gpus"
-    several = signs.several or (signs.gpus > 1 and is_about(low, "comparison"))
-    formats = not signs.formatted and is_about(low, "format")
-    if signs.model and signs.hardware and not signs.training and (several or formats):
+    several = "several" in signs or (on_a_par and is_about(low, "comparison"))
+    formats = "formatted" not in signs and is_about(low, "format")
+    if model and hardware and not training and (several or formats):
         return "compare_fit"
-    if signs.training and signs.hardware and signs.model and is_about(low, "plan"):
+    if training and hardware and model and is_about(low, "plan"):
         return "plan_training"
-    rents = signs.model and (signs.rented or prices)
-    if counts if signs.hardware else wants_gpus or rents:
+    if counts if hardware else wants_gpus or (model and (rented or prices)):
         return "recommend_gpus"
-    return "check_training_fit" if signs.training else "check_fit"
+    return "check_training_fit" if training else "check_fit"

@@ -1,9 +1,9 @@
 """Requests a second in a question, and how many of them run at once; what a month costs."""
 
 import re
+from collections.abc import Iterable
 
-from fitgauge.services.common.fit_schemas import FitAnswer
-from fitgauge.services.recommend.schemas import RecommendAnswer
+from fitgauge.services.ask.facts import Fact
 
 _RATE = re.compile(
     r"\b(\d{1,5}(?:\.\d{1,2})?) ?(?:(?:requests?|reqs?|queries|prompts) ?(?:/|per|a|each) ?"
@@ -39,37 +39,36 @@ def requests_a_second(text: str) -> float | None:
     return float(match[1]) or None if match is not None else None
 
 
-def month_in_words(answer: RecommendAnswer) -> str:
-    """Return what the cheapest of an answer's options costs a month, as a sentence with a space
-    behind it; empty where no price is known."""
-    priced = [(one.cost.usd_per_hour_low, one.gpu) for one in answer.options if one.cost]
-    if not priced:
-        return ""
-    price, gpu = min(priced, key=lambda pair: pair[0])
-    month = f"{price * HOURS_OF_A_MONTH:,.0f} USD a month ({HOURS_OF_A_MONTH} hours)"
-    return f"From {month}, on {gpu.count} x {gpu.name}. "
+_WANTED = re.compile(
+    r"(?:\bat least|\bmin(?:imum)?|\bneeds?|\bwants?|\brequires?|\btarget\w*|\breach|"
+    r"\b(?:can|could|will|would|to)\s(?:\w+\s)?get|"
+    r"\bguarantee\w*|\bpromise\w*|\bsustain|\bmore than|\babove|\bover|[>≥]=?|\bwith|\bgives?|"
+    r"至少|不低于|达到)\W*(?:\w+\W+){0,2}$",
+    re.IGNORECASE,
+)
+"""Words before a speed that is asked for; others tell of one that was seen."""
+
+_PER_SECOND = re.compile(
+    r"\s*(?:(?:t|tok|tokens?)\s*(?:/|per|a)?\s*(?:s|sec|seconds?)|tps)\b", re.IGNORECASE
+)
+_OF_ONE = re.compile(
+    r"\W*(?:(?:per|a|each|every|for each|for every)\s+)?"
+    r"(?:users?|requests?|clients?|persons?|streams?|sessions?|each)\b|\W*每",
+    re.IGNORECASE,
+)
+_OF_ALL = re.compile(r"\W*(?:in )?(?:total|aggregate|overall|altogether|throughput)", re.IGNORECASE)
+_LONGEST_BEFORE = 32
 
 
-def seconds_of_each(answer: FitAnswer) -> float | None:
-    """Return how long each request of an answer's load takes, from its arrival to its last token
-    [s]; None where no speed is known."""
-    if answer.speed is None or answer.speed.seconds_to_first_token is None:
-        return None
-    tokens = answer.speed.load.output_tokens
-    speed = answer.speed.tokens_per_second_per_request.expected
-    return answer.speed.seconds_to_first_token.expected + tokens / speed
-
-
-def rate_in_words(rate: float, answer: FitAnswer, seconds: float, *, reached: bool) -> str:
-    """Return how many requests at once a rate is, as a sentence with a space behind it. seconds:
-    of each request; reached: whether the answer's load ends as many a second."""
-    assert answer.speed is not None
-    load = answer.speed.load
-    each = f"each {load.prompt_tokens:,} + {load.output_tokens:,} tokens in {seconds:.1f} s"
-    if reached:
-        return f"{rate:g} requests a second are up to {load.concurrency} at once, {each}. "
-    most = load.concurrency / seconds
-    return (
-        f"{rate:g} requests a second are too many: about {most:.2g} end a second with"
-        f" {load.concurrency} at once, {each}. "
-    )
+def wanted_speeds(text: str, speeds: Iterable[Fact]) -> list[Fact]:
+    """Return the speeds of one request that a text asks for."""
+    wanted: list[Fact] = []
+    for fact in speeds:
+        before = text[max(0, fact.start - _LONGEST_BEFORE) : fact.start]
+        unit = _PER_SECOND.match(text, fact.end)
+        after = unit.end() if unit else fact.end
+        if _OF_ALL.match(text, after):
+            continue
+        if _WANTED.search(before) or _OF_ONE.match(text, after):
+            wanted.append(fact)
+    return wanted

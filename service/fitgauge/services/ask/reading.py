@@ -7,58 +7,25 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from fitgauge.catalog.scope import closed_model_in, out_of_scope
+from fitgauge.services.ask import engines_meant, formats_meant, intent, model_choice, training_words
 from fitgauge.services.ask.clouds import clouds_in, free_gpu
 from fitgauge.services.ask.commands import Pasted, as_read, pasted_command
-from fitgauge.services.ask.engines_meant import (
-    engine_meant,
-    engine_of_flags,
-    engine_version,
-    engines_side_by_side,
-)
 from fitgauge.services.ask.facts import Fact
-from fitgauge.services.ask.formats_meant import (
-    PRECISIONS,
-    WIDTHS,
-    format_meant,
-    formats_side_by_side,
-    is_file,
-    of_the_optimizer,
-    with_caches,
-)
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
-from fitgauge.services.ask.host_memory import host_memory, offloaded, without_offloaded
-from fitgauge.services.ask.intent import about_training, served_adapters, turboquant, wants_largest
 from fitgauge.services.ask.leftovers import leftovers
 from fitgauge.services.ask.lengths import is_budget, lengths, lengths_side_by_side, sized_requests
-from fitgauge.services.ask.machines import held_by_others
+from fitgauge.services.ask.machines import held_by_others, host_memory, offloaded, without_offloaded
 from fitgauge.services.ask.methods import method_meant
-from fitgauge.services.ask.model_choice import (
-    choose_model,
-    draft_model,
-    in_families,
-    unknown_name,
-    with_size,
-    without_other_words,
-)
 from fitgauge.services.ask.names import GpuNames, ModelNames
-from fitgauge.services.ask.operations import Reading, Signs, operation_of
+from fitgauge.services.ask.operations import Reading, Sign, operation_of
 from fitgauge.services.ask.pieces import plain
-from fitgauge.services.ask.pixels import without_pixels
-from fitgauge.services.ask.rates import share_at_once
+from fitgauge.services.ask.rates import share_at_once, wanted_speeds
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Understood
-from fitgauge.services.ask.sentences import question_sentences, without_models, without_publishers
-from fitgauge.services.ask.speeds import wanted_speeds
 from fitgauge.services.ask.topics import is_about
-from fitgauge.services.ask.training_words import (
-    OPTIMIZERS,
-    is_global_batch,
-    run_words,
-    training_words,
-)
 from fitgauge.services.ask.vocabulary import TRAIN_ALONE
 from fitgauge.services.training_fit.tool_settings import tool_settings
 
@@ -108,7 +75,7 @@ class Reader:
         if command is not None:
             blank = " " * (command.end - command.start)
             text = text[: command.start] + blank + text[command.end :]
-        tokens = self._scanner.tokens(without_offloaded(without_pixels(text)))
+        tokens = self._scanner.tokens(without_offloaded(training_words.without_pixels(text)))
         choice = _Choice(text, tokens, facts(tokens), self._gpus, self._models, command)
         return choice.reading()
 
@@ -129,7 +96,7 @@ class _Choice:
         """The question."""
         self._command = command
         """The command that it holds, of which nothing stands in `_text`."""
-        self._facts = with_caches(text, sized_requests(text, facts))
+        self._facts = formats_meant.with_caches(text, sized_requests(text, facts))
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
@@ -138,12 +105,12 @@ class _Choice:
         self._draft: str | None = None
         """The model that drafts tokens for the one that is meant."""
         self._settings_named = [token for token in tokens if token.kind in _SETTINGS_NAMED]
-        self._questions = question_sentences(text, tokens)
-        self._plain = without_publishers(without_models(text, tokens))
-        self._adapters = served_adapters(self._plain)
+        self._questions = intent.question_sentences(text, tokens)
+        self._plain = intent.without_publishers(intent.without_models(text, tokens))
+        self._adapters = intent.served_adapters(self._plain)
         tools = [one for one in self._facts if one.kind == "trainer" or one.value in TRAIN_ALONE]
         named = any(self._plain[one.start : one.end].strip() for one in tools)
-        trains = about_training(self._plain) or bool(self._of("method")) or named
+        trains = intent.about_training(self._plain) or bool(self._of("method")) or named
         self._training = trains and self._adapters is None and command is None
 
     def reading(self) -> Reading:
@@ -153,7 +120,7 @@ class _Choice:
         if not self._training and (flags := offloaded(self._text)):
             settings["flags"] = flags
         if self._training:
-            written = {**run_words(self._text), **tool_settings(self._text)}
+            written = {**training_words.run_words(self._text), **tool_settings(self._text)}
             if written.get("eval_batch_size") == settings.get("micro_batch_size"):
                 settings.pop("micro_batch_size", None)  # the batch is that of evaluation
             if written.get("algorithm") == settings.get("method"):
@@ -166,7 +133,10 @@ class _Choice:
         terse = self._is_terse()
         hardware = self._of("hardware")
         gpu, names, count = choose(self._text, hardware, self._questions, self._gpus, terse=terse)
-        notes = [*self._notes, *(() if " + " in str(gpu) else other_memory(hardware, self._gpus))]
+        notes = [
+            *self._notes,
+            *(() if " + " in str(gpu) else other_memory(hardware, self._gpus)),
+        ]
         if not (gpu or names) and (free := free_gpu(self._text)) is not None:
             gpu, count, note = free[0], count or free[1], free[2]
             notes.append(note)
@@ -174,29 +144,29 @@ class _Choice:
             gpu, note = unknown_gpu(self._text, gpu)
             notes += [note] if note else []
         on_a_par: Mapping[str, Sequence[object]] = {
-            "engine": engines_side_by_side(self._text, self._of("engine")),
-            "quantization": formats_side_by_side(self._text, self._facts),
+            "engine": engines_meant.engines_side_by_side(self._text, self._of("engine")),
+            "quantization": formats_meant.formats_side_by_side(self._text, self._facts),
             "context_length": lengths_side_by_side(self._text, self._facts),
         }
         clouds = clouds_in(self._plain, self._gpus.clouds)
-        signs = Signs(
-            training=self._training,
-            trainer=settings.get("trainer") is not None,
-            several=bool(models) or any(on_a_par.values()),
-            gpus=len(names),
-            hardware=bool(gpu or names or count),
-            model=bool(model or models),
-            sizes_only=self._sizes_only(),
-            counted=count is not None,
-            settings=bool(settings),
-            formatted="quantization" in settings or " + " in str(gpu),
-            largest=wants_largest(self._text, model),
-            rented="max_usd_per_hour" in settings or bool(clouds),
-            terse=terse,
-            fastest=is_about(self._plain, "fastest", "rate")
-            and not any(re.match(r"\d+x ", name) for name in names),
-        )
-        operation = operation_of(self._plain, signs)
+        counted_each = any(re.match(r"\d+x ", name) for name in names)
+        signs: Mapping[Sign, object] = {
+            "training": self._training,
+            "trainer": settings.get("trainer"),
+            "several": models or any(on_a_par.values()),
+            "gpus on a par": len(names) > 1,
+            "hardware": gpu or names or count,
+            "model": model or models,
+            "sizes alone": self._sizes_only(),
+            "counted": count,
+            "settings": settings,
+            "formatted": "quantization" in settings or " + " in str(gpu),
+            "largest of a family": intent.wants_largest(self._text, model),
+            "rented": "max_usd_per_hour" in settings or clouds,
+            "terse": terse,
+            "fastest": is_about(self._plain, "fastest", "rate") and not counted_each,
+        }
+        operation = operation_of(self._plain, {sign for sign, holds in signs.items() if holds})
         if operation is None and self._command is not None:
             operation = "check_fit"
         if operation == "check_fit" and gpu and model and closed_model_in(model) == model:
@@ -214,14 +184,14 @@ class _Choice:
                 settings |= {f"{field}s": values, field: None} if values else {}
         if operation == "compare_fit" and on_a_par["quantization"]:
             self._used.update(fact.start for fact in self._of("format"))
-            if any(is_file(self._text, fact) for fact in self._of("engine")):
+            if any(formats_meant.is_file(self._text, fact) for fact in self._of("engine")):
                 settings["engine"] = None
         caches = list(dict.fromkeys(fact.value for fact in self._of("cache")))
         if operation == "check_fit" and len(caches) > 1:
             settings |= {"kv_cache_dtypes": caches, "kv_cache_dtype": None}
         if operation in ("check_fit", "recommend_gpus") and is_about(self._text, "text alone"):
             settings["language_model_only"] = True
-        if operation == "check_fit" and (format_of_cache := turboquant(self._text)):
+        if operation == "check_fit" and (format_of_cache := intent.turboquant(self._text)):
             settings["kv_cache_dtype"] = format_of_cache
         if operation in ("check_fit", "check_training_fit"):
             match = self._gpus.find(gpu) if gpu else None
@@ -271,7 +241,7 @@ class _Choice:
         spans = [(fact.start, fact.end) for fact in self._facts]
         spans += [(token.start, token.end) for token in self._settings_named]
         if self._training:
-            spans += [match.span() for match in OPTIMIZERS.finditer(text)]
+            spans += [match.span() for match in training_words.OPTIMIZERS.finditer(text)]
         for start, end in spans:
             text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
         return not any(letter.isalnum() for letter in text)
@@ -291,24 +261,27 @@ class _Choice:
         names = ("model", "size", *("family",) * is_about_memory)
         data = {fact.start for fact in self._of("data")} if self._training else set[int]()
         facts = [fact for fact in self._of(*names) if fact.start not in data]
-        facts = without_other_words(facts, self._names)
-        facts = list(in_families(self._text, facts, self._names))
+        facts = model_choice.without_other_words(facts, self._names)
+        facts = list(model_choice.in_families(self._text, facts, self._names))
         beyond = {str(one.value): does for one in facts if (does := out_of_scope(str(one.value)))}
         if any(str(one.value) not in beyond for one in facts):
             self._notes += [
                 f"model: {name} {does}: not estimated." for name, does in beyond.items()
             ]
             facts = [one for one in facts if str(one.value) not in beyond]
-        if not self._training and (draft := draft_model(self._text, facts)) is not None:
+        if (
+            not self._training
+            and (draft := model_choice.draft_model(self._text, facts)) is not None
+        ):
             self._draft = str(draft.value)
             facts = [fact for fact in facts if fact.value != draft.value]
-        model, models = choose_model(self._text, facts, self._questions)
+        model, models = model_choice.choose_model(self._text, facts, self._questions)
         if not (model or models) and is_about_memory:
             model = closed_model_in(self._text)
         elif model is not None and not any(map(str.isdigit, model)):
-            model = with_size(self._text, model)
+            model = model_choice.with_size(self._text, model)
         sizes = [one for one in facts if one.kind == "size" and one.value == model]
-        if sizes and (name := unknown_name(self._text, sizes[0])):
+        if sizes and (name := model_choice.unknown_name(self._text, sizes[0])):
             self._notes.append(f"model: {name} is not known; the answer is of any {model}.")
         return model, models
 
@@ -328,9 +301,11 @@ class _Choice:
             fields |= self._data()
             fields |= method_meant(self._text, self._facts, self._quantization())
             fields |= {name: self._first(name) for name in ("trainer", "framework")}
-            fields |= training_words(self._text)
+            fields |= training_words.training_words(self._text)
             self._used |= {
-                one.start for one in self._of("format") if of_the_optimizer(self._text, one)
+                one.start
+                for one in self._of("format")
+                if formats_meant.of_the_optimizer(self._text, one)
             }
         else:
             people = self._largest("users") or self._largest("batch")
@@ -339,10 +314,10 @@ class _Choice:
             speeds = wanted_speeds(self._text, self._of("speed"))
             fields["min_tokens_per_second_per_request"] = self._widest(speeds)
         fields["kv_cache_dtype"] = self._first("cache")
-        engine = engine_meant(self._text, self._of("engine"))
-        of_flags = None if self._training else engine_of_flags(self._text)
+        engine = engines_meant.engine_meant(self._text, self._of("engine"))
+        of_flags = None if self._training else engines_meant.engine_of_flags(self._text)
         fields["engine"] = self._use(engine) if engine else of_flags
-        fields["engine_version"] = engine_version(self._text, self._of("engine"))
+        fields["engine_version"] = engines_meant.engine_version(self._text, self._of("engine"))
         fields["quantization"] = self._quantization()
         return {
             name: value if name in _SHARES or not isinstance(value, float) else int(value)
@@ -353,7 +328,11 @@ class _Choice:
     def _batches(self) -> dict[str, object]:
         """Return the sequences of a forward pass, and of a step over all GPUs."""
         batch, of_all = self._widest(self._of("batch")), self._largest("global_batch")
-        if of_all is None and batch is not None and is_global_batch(self._text, batch):
+        if (
+            of_all is None
+            and batch is not None
+            and training_words.is_global_batch(self._text, batch)
+        ):
             return {"global_batch_size": batch}
         return {"micro_batch_size": batch, "global_batch_size": of_all}
 
@@ -392,9 +371,11 @@ class _Choice:
     def _quantization(self) -> str | None:
         """Return the number format of the weights that the text wants."""
         formats = self._of("format")
-        chosen = format_meant(self._text, formats, training=self._training)
-        named = {chosen, *WIDTHS} if chosen is not None else set()  # "GPTQ int4" is said
-        named |= PRECISIONS if self._training else set()
+        chosen = formats_meant.format_meant(self._text, formats, training=self._training)
+        named = (
+            {chosen, *formats_meant.WIDTHS} if chosen is not None else set()
+        )  # "GPTQ int4" is said
+        named |= formats_meant.PRECISIONS if self._training else set()
         self._used.update(fact.start for fact in formats if fact.value in named)
         return chosen
 

@@ -36,22 +36,21 @@ class AskRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ]
 
 
+_Several = Annotated[list[str] | None, doc("Where the question sets several side by side.")]
+
+
 class Understood(Struct, kw_only=True, omit_defaults=True):
     """What the question says, under the names of the requests' fields; nothing else."""
 
     model: Annotated[str | None, doc("The model.")] = None
-    models: Annotated[list[str] | None, doc("Where the question names several on a par.")] = None
+    models: _Several = None
     gpu: Annotated[str | None, doc("The GPU.")] = None
-    gpus: Annotated[list[str] | None, doc("Where the question names several on a par.")] = None
+    gpus: _Several = None
     gpu_count: Annotated[int | None, doc("Number of GPUs.")] = None
     quantization: Annotated[str | None, doc("Format of the weights.")] = None
-    quantizations: Annotated[
-        list[str] | None, doc("Where the question sets several side by side.")
-    ] = None
+    quantizations: _Several = None
     kv_cache_dtype: Annotated[str | None, doc("Number format of the KV cache.")] = None
-    kv_cache_dtypes: Annotated[
-        list[str] | None, doc("Where the question sets several side by side.")
-    ] = None
+    kv_cache_dtypes: _Several = None
     language_model_only: Annotated[
         bool | None, doc("Whether a model that also sees is served for text alone.")
     ] = None
@@ -67,14 +66,12 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     decode_gpu: Annotated[str | None, doc("Disaggregated serving: what writes the answers.")] = None
     engine: Annotated[str | None, doc("Serving engine.")] = None
     engine_version: Annotated[str | None, doc("Its release.")] = None
-    engines: Annotated[list[str] | None, doc("Where the question names several on a par.")] = None
+    engines: _Several = None
     lora_slots: Annotated[int | None, doc("LoRA adapters that are served.")] = None
     method: Annotated[str | None, doc("full, lora or qlora; else the algorithm, such as grpo.")] = (
         None
     )
-    methods: Annotated[list[str] | None, doc("Where the question sets several side by side.")] = (
-        None
-    )
+    methods: _Several = None
     trainer: Annotated[str | None, doc("Training tool.")] = None
     framework: Annotated[str | None, doc("What shards a training.")] = None
     algorithm: Annotated[str | None, doc("Training algorithm.")] = None

@@ -10,44 +10,15 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
+from fitgauge.services.ask import leads
 from fitgauge.services.ask.commands import as_started, how_it_is
-from fitgauge.services.ask.host_memory import ENOUGH
-from fitgauge.services.ask.most import (
-    cache_in_words,
-    copies_in_words,
-    host_in_words,
-    most_of,
-    most_of_each,
-    most_trained,
-    to_fit,
-    trained_most,
-    wants_most,
-)
+from fitgauge.services.ask.machines import ENOUGH
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.operations import Reading
-from fitgauge.services.ask.rates import (
-    MOST_AT_ONCE,
-    month_in_words,
-    rate_in_words,
-    requests_a_second,
-    seconds_of_each,
-)
+from fitgauge.services.ask.rates import MOST_AT_ONCE, requests_a_second
 from fitgauge.services.ask.reading import Reader
 from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
-from fitgauge.services.ask.speeds import speed_in_words, speeds_in_words
-from fitgauge.services.ask.tables import (
-    as_question,
-    enough_of_each,
-    fitting_rows,
-    format_to_take,
-    lacks_format,
-    nearest_rows,
-    needs_together,
-    row_names,
-    side_by_side,
-    together,
-)
 from fitgauge.services.ask.topics import is_about
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest, Launch
@@ -102,7 +73,7 @@ class AskService:
             except FitgaugeError as error:
                 missing.append(_advice(error))
         answers: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in results]
-        if is_about(reading.text, "one gpu") and (lead := needs_together(results)):
+        if is_about(reading.text, "one gpu") and (lead := leads.needs_together(results)):
             answers[0]["summary"] = lead + answers[0]["summary"]
         return AskAnswer(
             operation=operation,
@@ -144,7 +115,7 @@ class AskService:
             assert isinstance(result, TrainingAnswer)
             result = await self._with_most(reading, request, result)
         if isinstance(result, RecommendAnswer) and is_about(reading.text, "month"):
-            result = structs.replace(result, summary=month_in_words(result) + result.summary)
+            result = structs.replace(result, summary=leads.month_in_words(result) + result.summary)
         if isinstance(request, CompareRequest):
             assert isinstance(result, CompareAnswer)
             return await self._table(reading, request, result)
@@ -183,8 +154,11 @@ class AskService:
             request, result, lead = await self._of_whole_context(reading, request, longest)
         if reading.command and not lead:
             lead = as_started(result)
-        most = most_of(reading.text, reading.understood, request, result)
-        if most is None and (step := to_fit(reading.text, reading.understood, result)) is not None:
+        most = leads.most_of(reading.text, reading.understood, request, result)
+        if (
+            most is None
+            and (step := leads.to_fit(reading.text, reading.understood, result)) is not None
+        ):
             changed = structs.replace(request, **step.request)
             again = await self._fit(changed)
             if again.model.parameters == result.model.parameters:  # the same weights
@@ -193,21 +167,21 @@ class AskService:
                     again,
                     f"To fit, {step.change.partition(': ')[0]}. ",
                 )
-                most = most_of(reading.text, reading.understood, request, result)
+                most = leads.most_of(reading.text, reading.understood, request, result)
         if most is not None:
             lead += most[1]
             result = await self._fit(most[0])
         machine = request.host_memory_gib or ENOUGH
         if machine < ENOUGH and result.verdict == "does_not_fit":
             enough = await self._fit(structs.replace(request, host_memory_gib=ENOUGH))
-            lead += host_in_words(machine, enough)
+            lead += leads.host_in_words(machine, enough)
         result, at_rate = await self._at_rate(reading.text, request, result)
         lead += at_rate
-        lead += copies_in_words(reading.text, result)
+        lead += leads.copies_in_words(reading.text, result)
         if is_about(reading.text, "rate"):
-            lead += speed_in_words(result)
+            lead += leads.speed_in_words(result)
         if is_about(reading.text, "cache"):
-            lead += cache_in_words(result)
+            lead += leads.cache_in_words(result)
         return structs.replace(result, summary=lead + result.summary)
 
     async def _of_whole_context(
@@ -240,11 +214,11 @@ class AskService:
         lead, at_once = "", 1
         while at_once <= MOST_AT_ONCE:
             answer = await self._fit(structs.replace(request, concurrency=at_once))
-            seconds = seconds_of_each(answer)
+            seconds = leads.seconds_of_each(answer)
             if answer.verdict != "fits" or seconds is None:
                 break
             reached = at_once >= rate * seconds
-            result, lead = answer, rate_in_words(rate, answer, seconds, reached=reached)
+            result, lead = answer, leads.requests_in_words(rate, answer, seconds, reached=reached)
             at_once = MOST_AT_ONCE + 1 if reached else 2 * at_once
         return result, lead
 
@@ -253,13 +227,13 @@ class AskService:
     ) -> TrainingAnswer:
         """Return the answer at the largest micro-batch or the longest sequences, said first, where
         a text asks for them."""
-        most, lead = most_trained(reading.text, reading.understood, request, result), ""
+        most, lead = leads.most_trained(reading.text, reading.understood, request, result), ""
         step = step_here(result.suggestions) if result.verdict == "does_not_fit" else None
-        if step is not None and trained_most(reading.text, reading.understood) is not None:
+        if step is not None and leads.trained_most(reading.text, reading.understood) is not None:
             request = structs.replace(request, **step.request)
             again = await self._train(request)
             if again.model.parameters == result.model.parameters:
-                most = most_trained(reading.text, reading.understood, request, again)
+                most = leads.most_trained(reading.text, reading.understood, request, again)
                 lead = f"To fit, {step.change.partition(': ')[0]}. "
         if most is None:
             return result
@@ -272,27 +246,29 @@ class AskService:
         """Return a table with what a question in plain words wants besides, and what to say of
         it: formats that fit where none is named and as published nothing does."""
         remarks, as_asked = [], table
-        if lacks_format(request, table):
+        if leads.lacks_format(request, table):
             formats = structs.replace(request, quantizations=list(USUAL_FORMATS))
             other = await self._answers["compare_fit"](formats)
             assert isinstance(other, CompareAnswer)
             table = other
             remarks.append("quantization: as published none fits, so these are the usual formats.")
-        rows = side_by_side(reading.understood, table)
-        if asks_most := wants_most(reading.text, reading.understood):
-            rows = fitting_rows(table) or rows
-        each = await self._each([as_question(row, reading.understood) for row in rows])
-        lead = speeds_in_words(each)
+        rows = leads.side_by_side(reading.understood, table)
+        if asks_most := leads.wants_most(reading.text, reading.understood):
+            rows = leads.fitting_rows(table) or rows
+        each = await self._each([leads.as_question(row, reading.understood) for row in rows])
+        lead = leads.speeds_in_words(each)
         if asks_most and rows:
-            lead = most_of_each(reading.text, reading.understood, row_names(rows, table), each)
+            lead = leads.most_of_each(
+                reading.text, reading.understood, leads.row_names(rows, table), each
+            )
         at_once = reading.understood.models and not is_about(reading.text, "comparison")
         if at_once or is_about(reading.text, "one gpu"):
-            lead = together(table) or lead
-        nearest = nearest_rows(reading.understood, table) and nearest_rows(
+            lead = leads.together(table) or lead
+        nearest = leads.nearest_rows(reading.understood, table) and leads.nearest_rows(
             reading.understood, as_asked
         )
-        each = await self._each([as_question(row, reading.understood) for row in nearest])
-        lead += enough_of_each(each)
+        each = await self._each([leads.as_question(row, reading.understood) for row in nearest])
+        lead += leads.enough_of_each(each)
         return structs.replace(table, summary=lead + table.summary), remarks
 
     async def _each(self, requests: Sequence[FitRequest]) -> list[FitAnswer]:
@@ -303,7 +279,7 @@ class AskService:
         """Return what starts the widest format that fits, where a table is one of formats."""
         if not isinstance(answer, CompareAnswer):
             return UNSET
-        if (request := format_to_take(reading.understood, answer)) is None:
+        if (request := leads.format_to_take(reading.understood, answer)) is None:
             return UNSET
         result = await self._fit(request)
         return result.launch or UNSET

@@ -4,7 +4,6 @@ activations are kept."""
 import re
 from collections.abc import Mapping
 
-from fitgauge.services.ask.pixels import IMAGE, image_size
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
 _EIGHT_BIT_ADAM = (
@@ -35,6 +34,14 @@ _NOT_RECOMPUTED = re.compile(
 _RECOMPUTED = re.compile(
     r"\b(full|selective)(?: activation| gradient)?[- _](?:recomput\w+|checkpointing)", re.IGNORECASE
 )
+IMAGE = r"(?:images?|pictures?|photos?|screenshots?)"
+PIXELS = re.compile(
+    rf"\b(\d{{3,5}}) ?[x*] ?(\d{{3,5}})(?= ?(?:px|pixels?)?[ -]{IMAGE}\b)"
+    rf"|(?<=\b)(?:{IMAGE} (?:are |is |of |at |with |sized? )*)(\d{{3,5}}) ?[x*] ?(\d{{3,5}})\b",
+    re.IGNORECASE,
+)
+"""Pixels next to a word for images."""
+
 _IMAGES = re.compile(
     rf"\b(\d{{1,3}}|{'|'.join(NUMBER_WORDS)}) {IMAGE}"
     r" (?:per|a|each|in (?:a|each|every)) (?:sample|example|sequence|conversation|row|prompt)\b",
@@ -139,3 +146,14 @@ def _offloaded(text: str) -> str:
         if re.search(r"optimi[sz]er[- ]offload|offload\w* (?:the )?optim", low)
         else "cpu"
     )
+
+
+def image_size(text: str) -> str | None:
+    """Return the first size of an image that a text names, as "1024x768"; None without one."""
+    match = PIXELS.search(text)
+    return None if match is None else "x".join(side for side in match.groups() if side)
+
+
+def without_pixels(text: str) -> str:
+    """Return a text of the same length with sizes of images blanked: 1080 is a GPU too."""
+    return PIXELS.sub(lambda match: re.sub(r"[\dx*]", " ", match[0]), text)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec import structs
 
-from fitgauge.services.ask.most import most_of
+from fitgauge.services.ask.leads import most_of
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.common.schemas import FitRequest
 

@@ -1,0 +1,356 @@
+"""What an answer says first where a question in plain words asks for it: the most that a launch
+holds, how fast it is, how large its cache is, what of a table is meant."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct, structs
+
+from fitgauge.engine.quantity import GIB, KIB, gib, rough
+from fitgauge.services.ask.rates import HOURS_OF_A_MONTH
+from fitgauge.services.ask.schemas import Understood
+from fitgauge.services.ask.topics import is_about
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.parsing import AS_PUBLISHED
+from fitgauge.services.common.schemas import FitRequest, Suggestion
+from fitgauge.services.common.smallest import first_step, is_here, step_here
+from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
+from fitgauge.services.fit.host_speed import rate_in_words
+from fitgauge.services.recommend.schemas import RecommendAnswer
+from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
+
+
+def trained_most(text: str, understood: Understood) -> str | None:
+    """Return the field of a training of which a text asks the most that fits; None for none."""
+    if understood.micro_batch_size is None and is_about(text, "largest batch"):
+        return "micro_batch_size"
+    if understood.sequence_length is None and is_about(text, "longest sequence"):
+        return "sequence_length"
+    return None
+
+
+def most_trained(
+    text: str, understood: Understood, request: TrainingRequest, answer: TrainingAnswer
+) -> tuple[TrainingRequest, str] | None:
+    """Return the request for the largest micro-batch or the longest sequences that fit, where a
+    text asks for them, and a sentence that says it with a space behind it; None where it asks
+    for no such thing, or nothing fits."""
+    field = trained_most(text, understood)
+    most = getattr(answer.limits, f"max_{field}", None)
+    if field is None or not most:
+        return None
+    noun = f"sequence{'' if most == 1 else 's'} in a micro-batch"
+    noun = noun if field == "micro_batch_size" else "tokens in a sequence"
+    each = f"{most:,} {noun} at most. "
+    return structs.replace(request, **{field: most}), each
+
+
+def most_of(
+    text: str, understood: Understood, request: FitRequest, answer: FitAnswer
+) -> tuple[FitRequest, str] | None:
+    """Return the request for the most that a text asks for, so that the command holds it, and a
+    sentence that says it with a space behind it; None where it asks for no such thing, or
+    nothing fits. Where the usual context does not surely fit, it is the one that is suggested."""
+    field = _field_asked(text, understood)
+    if answer.verdict != "fits":
+        return _shorter(request, answer) if field == "max_context_length" else None
+    most = getattr(answer.limits, field, None) if field is not None else None
+    if not most:
+        return None
+    if field == "max_context_length":
+        longest = structs.replace(request, context_length=most)
+        return longest, f"{most:,} tokens of context at most. "
+    noun = "request" if most == 1 else "requests"
+    return structs.replace(request, concurrency=most), f"{most:,} {noun} at once at most. "
+
+
+def to_fit(text: str, understood: Understood, answer: FitAnswer) -> Suggestion | None:
+    """Return the change with which the same GPUs hold a model that does not fit, where a text asks
+    the most that they hold; None for other questions."""
+    asks = answer.verdict in ("does_not_fit", "tight") and wants_most(text, understood)
+    return step_here(answer.suggestions) if asks else None
+
+
+def wants_most(text: str, understood: Understood) -> bool:
+    """Return whether a text asks for the longest context or the most requests at once."""
+    return _field_asked(text, understood) is not None
+
+
+def most_of_each(
+    text: str, understood: Understood, names: Sequence[str], answers: Sequence[FitAnswer]
+) -> str:
+    """Return the longest context or the most requests at once of each of several answers, as a
+    sentence with a space behind it; empty where a text asks for neither.
+
+    names: of the answers."""
+    field = _field_asked(text, understood)
+    if field is None:
+        return ""
+    noun = "Tokens of context" if field == "max_context_length" else "Requests at once"
+    values = [getattr(one.limits, field, None) or 0 for one in answers]
+    each = ", ".join(f"{name} {value:,}" for name, value in zip(names, values, strict=True))
+    return f"{noun} at most: {each}. "
+
+
+def _field_asked(text: str, understood: Understood) -> str | None:
+    """Return the limit of an answer that a text asks for; None for none."""
+    if understood.context_length is None and is_about(text, "longest context"):
+        return "max_context_length"
+    if understood.concurrency is None and is_about(text, "most requests"):
+        return "max_concurrency"
+    return None
+
+
+def host_in_words(machine: float, answer: FitAnswer) -> str:
+    """Return how much of the machine's memory would do, where it has too little, as a sentence with
+    a space behind it; empty where none would. machine: what it has [GiB]; answer: with enough."""
+    step = first_step(answer.suggestions, offers_host=True)
+    if step is None or step.host_memory is None or step.host_memory.total_bytes < machine * GIB:
+        return ""
+    needed = gib(step.host_memory.total_bytes)
+    return f"In host memory it would take {needed}, and {machine:g} GiB do not hold that. "
+
+
+def copies_in_words(text: str, answer: FitAnswer) -> str:
+    """Return how many copies of a model the GPUs of a question hold, where it asks for that, as a
+    sentence with a space behind it; empty for other questions."""
+    each = answer.limits.min_gpu_count if answer.limits else None
+    if not each or answer.gpu is None or not is_about(text, "copies"):
+        return ""
+    copies, noun = (answer.gpu.count or 1) // each, "GPU" if each == 1 else "GPUs"
+    if copies == 0:
+        return f"No copy fits: one takes {each} {noun}. "
+    return f"{copies:,} cop{'y' if copies == 1 else 'ies'} at most, each on {each} {noun}. "
+
+
+def _shorter(request: FitRequest, answer: FitAnswer) -> tuple[FitRequest, str] | None:
+    """Return the request with the context that is suggested for the same model on the same GPUs,
+    and a sentence that says it; None without."""
+    for one in answer.suggestions:
+        tokens = one.request.get("context_length")
+        is_same = is_here(one) and "model" not in one.request
+        if one.verdict == "fits" and tokens and is_same:
+            changed = structs.replace(request, **one.request)
+            return changed, f"{tokens:,} tokens of context at most. "
+    return None
+
+
+def cache_in_words(answer: FitAnswer) -> str:
+    """Return 'The KV cache takes 40.00 GiB for 131,072 tokens, about 320 KiB a token. ', of all
+    GPUs together; empty where there is none."""
+    tokens = int(answer.understood_as["context_length"]) * int(answer.understood_as["concurrency"])
+    gpus = answer.gpu.count if answer.gpu else 1
+    if answer.needs:
+        size = answer.needs[0].kv_cache_bytes
+    else:
+        size = gpus * sum(term.bytes for term in answer.terms or () if term.name == "kv_cache")
+    if not size:
+        return ""
+    over = f" over {gpus} GPUs" if gpus > 1 else ""
+    each = f"about {size / tokens / KIB:,.0f} KiB a token"
+    return f"The KV cache takes {gib(size)}{over} for {tokens:,} tokens, {each}. "
+
+
+_FEW_GPUS = 4
+"""GPUs, or rows, of each of which something is said."""
+
+
+def lacks_format(request: CompareRequest, table: CompareAnswer) -> bool:
+    """Return whether nothing fits of a table whose question names no format."""
+    return request.quantizations is None and not any(row.verdict == "fits" for row in table.items)
+
+
+def format_to_take(understood: Understood, table: CompareAnswer) -> FitRequest | None:
+    """Return the question about the widest format that fits, of a table of one model on one GPU in
+    several formats; None for another table, or where none fits."""
+    rows = table.items
+    if len({row.quantization for row in rows}) < 2 or understood.models or understood.gpus:
+        return None
+    best = next((row for row in rows if row.verdict == "fits"), None)
+    if best is None or understood.model is None:
+        return None
+    return as_question(best, understood)
+
+
+def as_question(row: CompareRow, understood: Understood) -> FitRequest:
+    """Return the question that a row of a table answers."""
+    return FitRequest(
+        model=understood.model or row.model,
+        gpu=row.gpu,
+        gpu_count=row.gpu_count,
+        engine=row.engine,
+        quantization=None if row.quantization == AS_PUBLISHED else row.quantization,
+        context_length=row.context_length,
+        concurrency=row.concurrency,
+        kv_cache_dtype=understood.kv_cache_dtype,
+    )
+
+
+def fitting_rows(table: CompareAnswer) -> list[CompareRow]:
+    """Return the rows of a table that fit, where they are few enough to say something of each;
+    empty for others."""
+    rows = [row for row in table.items if row.verdict == "fits"]
+    return rows if len(rows) <= _FEW_GPUS else []
+
+
+def nearest_rows(understood: Understood, table: CompareAnswer) -> list[CompareRow]:
+    """Return the row that needs least of each GPU, of a table of one model on a few GPUs where
+    nothing fits; none of another table."""
+    nearest: dict[str, CompareRow] = {}
+    for row in table.items:
+        if row.verdict in ("fits", "tight") or understood.model is None:
+            return []
+        if (
+            row.required_bytes
+            and row.gpu
+            and row.required_bytes.expected < _need(nearest.get(row.gpu))
+        ):
+            nearest[row.gpu] = row
+    return list(nearest.values()) if len(nearest) <= _FEW_GPUS else []
+
+
+def _need(row: CompareRow | None) -> float:
+    return row.required_bytes.expected if row and row.required_bytes else math.inf
+
+
+def enough_of_each(answers: Sequence[FitAnswer]) -> str:
+    """Return how many GPUs hold the model of several answers, as a sentence with a space behind
+    it; empty where no number does."""
+    least = [(one.limits.min_gpu_count, one.gpu) for one in answers if one.limits and one.gpu]
+    each = " or ".join(f"{count} x {gpu.name}" for count, gpu in least if count)
+    return f"It takes {each}. " if each else ""
+
+
+def row_names(rows: Sequence[CompareRow], table: CompareAnswer) -> list[str]:
+    """Return each of some rows of a table by what tells the table's rows apart."""
+    names = [_columns(row) for row in rows]
+    telling = [len(set(column)) > 1 for column in zip(*map(_columns, table.items), strict=True)]
+    return [" ".join(itertools.compress(name, telling)) for name in names]
+
+
+def _columns(row: CompareRow) -> tuple[str, ...]:
+    gpus = f"{row.gpu_count} x {row.gpu}"
+    return row.model, gpus, str(row.quantization), str(row.engine), str(row.context_length)
+
+
+def side_by_side(understood: Understood, table: CompareAnswer) -> list[CompareRow]:
+    """Return the row of each GPU of a table of one model on a few GPUs: in the widest format
+    of those that most of them hold. None for another table, or where only one GPU holds it."""
+    rows = [row for row in table.items if row.verdict == "fits"]
+    gpus = {(row.gpu, row.gpu_count) for row in table.items}
+    loads = {(row.model, row.context_length, row.concurrency) for row in table.items}
+    if understood.model is None or len(loads) > 1 or not 1 < len(gpus) <= _FEW_GPUS:
+        return []
+    by_format: dict[str | None, list[CompareRow]] = {}
+    for row in rows:
+        by_format.setdefault(row.quantization, []).append(row)
+    held = max(by_format.values(), key=len, default=[])
+    if not 1 < len(held) <= len(gpus):
+        return []
+    return held
+
+
+def together(table: CompareAnswer) -> str:
+    """Return whether the models of a table fit on its one GPU at once, in a sentence; empty where
+    it is about other things."""
+    rows = [row for row in table.items if row.required_bytes is not None and row.budget_bytes]
+    models = {row.model for row in rows}
+    if len(rows) < 2 or len(models) < len(rows) or len({(r.gpu, r.gpu_count) for r in rows}) > 1:
+        return ""
+    needs = [row.required_bytes.expected / GIB for row in rows if row.required_bytes]
+    budget = max(row.budget_bytes or 0 for row in rows) / GIB
+    parts = " + ".join(f"{need:.1f}" for need in needs)
+    verb = "fit" if _most(rows) <= budget else "do not fit"
+    return (
+        f"At once they {verb} on {rows[0].gpu_count} x {rows[0].gpu}: {parts} = {sum(needs):.1f} of"
+        f" {budget:.1f} GiB. Each alone: "
+    )
+
+
+def needs_together(answers: Sequence[Struct]) -> str:
+    """Return what several models need at once, of answers without a GPU, in a sentence with a
+    space behind it; empty for other answers."""
+    needs = [
+        one.needs[0].required_bytes.expected / GIB
+        for one in answers
+        if isinstance(one, FitAnswer) and one.needs
+    ]
+    if len(needs) < 2 or len(needs) < len(answers):
+        return ""
+    parts = " + ".join(f"{need:.1f}" for need in needs)
+    return f"At once they need {parts} = {sum(needs):.1f} GiB. "
+
+
+def _most(rows: Sequence[CompareRow]) -> float:
+    """Return what the models may need together [GiB]."""
+    return sum(row.required_bytes.high for row in rows if row.required_bytes) / GIB
+
+
+def month_in_words(answer: RecommendAnswer) -> str:
+    """Return what the cheapest of an answer's options costs a month, as a sentence with a space
+    behind it; empty where no price is known."""
+    priced = [(one.cost.usd_per_hour_low, one.gpu) for one in answer.options if one.cost]
+    if not priced:
+        return ""
+    price, gpu = min(priced, key=lambda pair: pair[0])
+    month = f"{price * HOURS_OF_A_MONTH:,.0f} USD a month ({HOURS_OF_A_MONTH} hours)"
+    return f"From {month}, on {gpu.count} x {gpu.name}. "
+
+
+def seconds_of_each(answer: FitAnswer) -> float | None:
+    """Return how long each request of an answer's load takes, from its arrival to its last token
+    [s]; None where no speed is known."""
+    if answer.speed is None or answer.speed.seconds_to_first_token is None:
+        return None
+    tokens = answer.speed.load.output_tokens
+    speed = answer.speed.tokens_per_second_per_request.expected
+    return answer.speed.seconds_to_first_token.expected + tokens / speed
+
+
+def requests_in_words(rate: float, answer: FitAnswer, seconds: float, *, reached: bool) -> str:
+    """Return how many requests at once a rate is, as a sentence with a space behind it. seconds:
+    of each request; reached: whether the answer's load ends as many a second."""
+    assert answer.speed is not None
+    load = answer.speed.load
+    each = f"each {load.prompt_tokens:,} + {load.output_tokens:,} tokens in {seconds:.1f} s"
+    if reached:
+        return f"{rate:g} requests a second are up to {load.concurrency} at once, {each}. "
+    most = load.concurrency / seconds
+    return (
+        f"{rate:g} requests a second are too many: about {most:.2g} end a second with"
+        f" {load.concurrency} at once, {each}. "
+    )
+
+
+def speed_in_words(answer: FitAnswer) -> str:
+    """Return how fast the launch of an answer is, as a sentence with a space behind it; empty
+    where nothing tells, or the answer says it anyway."""
+    if answer.texts is not None:
+        texts = answer.texts.texts_per_second
+        low, expected, high = map(rough, (texts.low, texts.expected, texts.high))
+        return f"About {expected} texts a second ({low} to {high}). "
+    if answer.speed is None or answer.speed.targets:
+        return ""
+    speed = answer.speed
+    rate = rate_in_words(speed.tokens_per_second_per_request, speed.load.concurrency)
+    return f"{rate[0].upper()}{rate[1:]}. "
+
+
+def speeds_in_words(answers: Sequence[FitAnswer]) -> str:
+    """Return the speeds of one model on several GPUs, the fastest first, as a sentence with a
+    space behind it; empty where fewer than two are known."""
+    rates = [
+        (f"{one.gpu.count} x {one.gpu.name}", one.speed.tokens_per_second_per_request)
+        for one in answers
+        if one.gpu is not None and one.speed is not None
+    ]
+    if len(rates) < 2:
+        return ""
+    rates.sort(key=lambda pair: -pair[1].expected)
+    parts = [
+        f"{name} about {rough(rate.expected)} ({rough(rate.low)} to {rough(rate.high)})"
+        for name, rate in rates
+    ]
+    stored = answers[0].understood_as["quantization"]
+    return f"Tokens a second of one request, weights {stored}: {', '.join(parts)}. "

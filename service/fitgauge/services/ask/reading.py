@@ -133,10 +133,7 @@ class _Choice:
         terse = self._is_terse()
         hardware = self._of("hardware")
         gpu, names, count = choose(self._text, hardware, self._questions, self._gpus, terse=terse)
-        notes = [
-            *self._notes,
-            *(() if " + " in str(gpu) else other_memory(hardware, self._gpus)),
-        ]
+        notes = [*self._notes, *(() if " + " in str(gpu) else other_memory(hardware, self._gpus))]
         if not (gpu or names) and (free := free_gpu(self._text)) is not None:
             gpu, count, note = free[0], count or free[1], free[2]
             notes.append(note)

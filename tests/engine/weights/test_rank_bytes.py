@@ -42,7 +42,7 @@ def one(*tensors: Tensor, **changes) -> ModelSpec:
         "max_context_length": 64,
         "tied_embeddings": False,
     }
-    return ModelSpec(**{**values, "blocks": (single(Part.LANGUAGE, "", tensors),), **changes})
+    return ModelSpec(**{**values, "blocks": (single(Part.LANGUAGE, tensors),), **changes})
 
 
 def test_llama_8b_takes_what_vllm_logs():

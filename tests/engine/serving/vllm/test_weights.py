@@ -134,7 +134,7 @@ def test_fp4_experts_are_padded_to_whole_tiles():
     spec = type(spec)(
         model_type="x", architecture="", hidden_size=2880, vocabulary_size=64,
         max_context_length=64, tied_embeddings=False,
-        blocks=(single(Part.LANGUAGE, "", (down,)),), quantization=spec.quantization,
+        blocks=(single(Part.LANGUAGE, (down,)),), quantization=spec.quantization,
     )  # fmt: skip
     scheme = published(spec)
     assert scheme is not None

@@ -110,7 +110,7 @@ def read_head(config: Config) -> ModelSpec:
         config,
         parts.embedding(vocabulary, hidden),
         *parts.blocks(Part.LANGUAGE, "model.layers.{}.", stack),
-        parts.single(Part.LANGUAGE, "model.", joined),
+        parts.single(Part.LANGUAGE, joined, "model."),
         parts.final_norm(hidden),
         *parts.head(drafted, hidden, tied=False),
     )
@@ -136,7 +136,6 @@ def read_dflash(config: Config) -> ModelSpec:
         *parts.blocks(Part.LANGUAGE, "layers.{}.", stack),
         parts.single(
             Part.LANGUAGE,
-            "",
             (
                 *parts.linear("fc", hidden, width * states),
                 *parts.norm("hidden_norm", hidden),

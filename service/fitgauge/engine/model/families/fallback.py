@@ -367,4 +367,4 @@ def vision_blocks(config: Config, hidden: int) -> tuple[Block, ...]:
     tower = vit.vit(
         vit.Vit(prefix="vision.layers.{}."), hidden=width, heads=heads, width=inner, layers=layers
     )
-    return (*tower, parts.single(Part.PROJECTOR, "", joined))
+    return (*tower, parts.single(Part.PROJECTOR, joined))

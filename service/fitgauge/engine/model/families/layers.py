@@ -70,8 +70,9 @@ def decoder_layer(
     return Layer((*norms(names, hidden, bias=norm_bias), *mixing, *tensors), (mixer,), mlp)
 
 
-def single(part: Part, prefix: str, tensors: Iterable[Tensor]) -> Block:
-    """Return a block that is there once: embeddings, final norm, head."""
+def single(part: Part, tensors: Iterable[Tensor], prefix: str = "") -> Block:
+    """Return a block that is there once: embeddings, final norm, head. prefix: what its tensors'
+    names begin with."""
     return Block(part=part, prefix=prefix, tensors=tuple(tensors))
 
 
@@ -197,7 +198,6 @@ def embedding(vocabulary: int, hidden: int, name: str = "model.embed_tokens") ->
     """Return the token embedding (vocabulary, hidden)."""
     return single(
         Part.EMBEDDING,
-        "",
         (Tensor(intern(f"{name}.weight"), (vocabulary, hidden), Kind.EMBEDDING, Split.VOCABULARY),),
     )
 
@@ -210,11 +210,11 @@ def head(
         return ()
     weight = Tensor(intern(f"{name}.weight"), (vocabulary, hidden), Kind.HEAD, Split.VOCABULARY)
     if not bias:
-        return (single(Part.HEAD, "", (weight,)),)
+        return (single(Part.HEAD, (weight,)),)
     shift = Tensor(intern(f"{name}.bias"), (vocabulary,), Kind.BIAS, Split.VOCABULARY)
-    return (single(Part.HEAD, "", (weight, shift)),)
+    return (single(Part.HEAD, (weight, shift)),)
 
 
 def final_norm(hidden: int, *, name: str = "model.norm", bias: bool = False) -> Block:
     """Return the norm after the last layer."""
-    return single(Part.LANGUAGE, "", norm(name, hidden, bias=bias))
+    return single(Part.LANGUAGE, norm(name, hidden, bias=bias))

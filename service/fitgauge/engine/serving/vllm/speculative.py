@@ -94,9 +94,7 @@ def _first_eagle(draft: ModelSpec) -> ModelSpec:
         if block.part is Part.LANGUAGE and block.mixers:
             blocks += _without_first_norm(block)
     blocks.append(
-        parts.single(
-            Part.LANGUAGE, "", parts.linear("fc", draft.hidden_size, 2 * draft.hidden_size)
-        )
+        parts.single(Part.LANGUAGE, parts.linear("fc", draft.hidden_size, 2 * draft.hidden_size))
     )
     return msgspec.structs.replace(draft, architecture=EAGLE_1, blocks=tuple(blocks))
 

@@ -141,12 +141,11 @@ def embeddings(config: Config, dialect: Dialect, vocabulary: int, hidden: int) -
         Split.VOCABULARY,
     )
     if dialect.positions is None:
-        return parts.single(Part.EMBEDDING, "", (tokens,))
+        return parts.single(Part.EMBEDDING, (tokens,))
     name, beyond = dialect.positions
     rows = config.integer("max_position_embeddings") + beyond
     return parts.single(
         Part.EMBEDDING,
-        "",
         (tokens, Tensor(f"{dialect.stem}.{name}.weight", (rows, hidden), Kind.EMBEDDING)),
     )
 
@@ -157,7 +156,6 @@ def heads(vocabulary: int, hidden: int, dialect: Dialect, *, tied: bool) -> tupl
         return (
             parts.single(
                 Part.HEAD,
-                "",
                 (Tensor(f"{dialect.head}.bias", (vocabulary,), Kind.BIAS, Split.VOCABULARY),),
             ),
         )

@@ -148,7 +148,7 @@ def read_bloom(config: Config) -> ModelSpec:
     spec = read_dense(completed(config), BLOOM)
     after = parts.norm("transformer.word_embeddings_layernorm", spec.hidden_size, bias=True)
     return msgspec.structs.replace(
-        spec, blocks=(spec.blocks[0], parts.single(Part.EMBEDDING, "", after), *spec.blocks[1:])
+        spec, blocks=(spec.blocks[0], parts.single(Part.EMBEDDING, after), *spec.blocks[1:])
     )
 
 
@@ -227,7 +227,7 @@ def project(hidden: int, width: int) -> Block:
     """Return the projections between embedding and hidden width."""
     inward = parts.linear("model.decoder.project_in", hidden, width)
     return parts.single(
-        Part.LANGUAGE, "", (*inward, *parts.linear("model.decoder.project_out", width, hidden))
+        Part.LANGUAGE, (*inward, *parts.linear("model.decoder.project_out", width, hidden))
     )
 
 

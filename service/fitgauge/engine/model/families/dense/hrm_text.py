@@ -40,7 +40,7 @@ def read_hrm_text(config: Config) -> ModelSpec:
             parts.embedding(width, hidden),
             *parts.blocks(Part.LANGUAGE, "model.L_module.layers.{}.", [low_layer] * count),
             *parts.blocks(Part.LANGUAGE, "model.H_module.layers.{}.", [high_layer] * count, count),
-            parts.single(Part.LANGUAGE, "", (Tensor("model.z_L_init", (hidden,), Kind.OTHER),)),
+            parts.single(Part.LANGUAGE, (Tensor("model.z_L_init", (hidden,), Kind.OTHER),)),
             *parts.head(width, hidden, tied=tied),
         ),
         rotary_tables=rotary_tables(

@@ -114,16 +114,16 @@ def dual_encoder(
         max_context_length=text.positions,
         tied_embeddings=True,
         blocks=(
-            parts.single(Part.EMBEDDING, "text_model.embeddings.", tables),
+            parts.single(Part.EMBEDDING, tables, "text_model.embeddings."),
             *tower_blocks(Part.LANGUAGE, "text_model.", text),
             parts.single(
                 Part.LANGUAGE,
-                "text_model.",
                 (*parts.norm("final_layer_norm", text.hidden, bias=True), *text_end),
+                "text_model.",
             ),
-            parts.single(Part.VISION, "vision_model.", vision_outside),
+            parts.single(Part.VISION, vision_outside, "vision_model."),
             *tower_blocks(Part.VISION, "vision_model.", vision),
-            parts.single(Part.PROJECTOR, "", joined),
+            parts.single(Part.PROJECTOR, joined),
         ),
     )
 

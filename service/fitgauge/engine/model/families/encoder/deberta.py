@@ -114,7 +114,7 @@ def embeddings(config: Config, sizes: Sizes, prefix: str) -> Block:
     if width != sizes.hidden:
         tensors += parts.linear("embed_proj", sizes.hidden, width)
     return parts.single(
-        Part.EMBEDDING, prefix, (*tensors, *parts.norm("LayerNorm", sizes.hidden, bias=True))
+        Part.EMBEDDING, (*tensors, *parts.norm("LayerNorm", sizes.hidden, bias=True)), prefix
     )
 
 
@@ -143,7 +143,7 @@ def relative_positions(config: Config, sizes: Sizes, prefix: str) -> tuple[Block
             Tensor("conv.conv.bias", (hidden,), Kind.BIAS),
             *parts.norm("conv.LayerNorm", hidden, bias=True),
         ]
-    return (parts.single(Part.LANGUAGE, prefix, tensors),) if tensors else ()
+    return (parts.single(Part.LANGUAGE, tensors, prefix),) if tensors else ()
 
 
 def relative_distances(config: Config, sizes: Sizes) -> int:

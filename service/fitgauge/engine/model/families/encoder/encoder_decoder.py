@@ -163,7 +163,7 @@ def stack_blocks(
     if dialect.final_norm:
         around += parts.norm("layer_norm", stack.width, bias=True)
     prefix = f"model.{stack.name}."
-    outside = (parts.single(part, prefix, around),) if around else ()
+    outside = (parts.single(part, around, prefix),) if around else ()
     return (
         *outside,
         *parts.blocks(part, prefix + "layers.{}.", [stack_layer(stack)] * stack.layers),
@@ -234,7 +234,7 @@ def output(config: Config, dialect: Dialect, vocabulary: int, width: int) -> tup
     if name.endswith("ForSequenceClassification"):
         return (classification_head(width, label_count(config, dialect.labels)),)
     if name.endswith("ForQuestionAnswering"):
-        return (parts.single(Part.HEAD, "", parts.linear("qa_outputs", 2, width, bias=True)),)
+        return (parts.single(Part.HEAD, parts.linear("qa_outputs", 2, width, bias=True)),)
     headless = name.endswith("Model") and not name.endswith("MTModel")
     return parts.head(
         vocabulary, width, tied=headless or config.flag("tie_word_embeddings", default=True)

@@ -137,7 +137,7 @@ def embeddings(sizes: Sizes, prefix: str, dialect: Dialect) -> Block:
     tensors += parts.norm("LayerNorm", width, bias=True)
     if dialect.projected or width != sizes.hidden:
         tensors += parts.linear("embeddings_project", sizes.hidden, width, bias=True)
-    return parts.single(Part.EMBEDDING, prefix, tensors)
+    return parts.single(Part.EMBEDDING, tensors, prefix)
 
 
 def relative_positions(
@@ -150,8 +150,8 @@ def relative_positions(
     return (
         parts.single(
             Part.LANGUAGE,
-            prefix,
             (Tensor("relative_attention_bias.weight", (buckets, sizes.heads), Kind.OTHER),),
+            prefix,
         ),
     )
 

@@ -30,7 +30,7 @@ def heads(config: Config, sizes: Sizes, head_blocks: Mapping[str, str]) -> tuple
         for word in head_blocks.get(ending(config, head_blocks), "").split()
         for tensor in head_tensors(word, sizes, labels=label_count(config), tied=tied)
     ]
-    return (parts.single(Part.HEAD, "", tensors),) if tensors else ()
+    return (parts.single(Part.HEAD, tensors),) if tensors else ()
 
 
 def head_tensors(word: str, sizes: Sizes, *, labels: int, tied: bool) -> tuple[Tensor, ...]:
@@ -75,7 +75,7 @@ def classification_head(width: int, labels: int) -> Block:
     """Return the classifier of an encoder and decoder: a dense layer, and one score a class."""
     dense = parts.linear("classification_head.dense", width, width, bias=True)
     scores = parts.linear("classification_head.out_proj", labels, width, bias=True)
-    return parts.single(Part.HEAD, "", (*dense, *scores))
+    return parts.single(Part.HEAD, (*dense, *scores))
 
 
 def label_count(config: Config, default: int = 2) -> int:

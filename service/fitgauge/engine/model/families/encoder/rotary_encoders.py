@@ -41,8 +41,8 @@ def read_modernbert(config: Config) -> ModelSpec:
         blocks=(
             parts.single(
                 Part.EMBEDDING,
-                f"{prefix}embeddings.",
                 (word, *parts.norm("norm", sizes.hidden, bias=shift)),
+                f"{prefix}embeddings.",
             ),
             *parts.blocks(Part.LANGUAGE, prefix + "layers.{}.", stack),
             parts.final_norm(sizes.hidden, name=f"{prefix}final_norm", bias=shift),
@@ -111,7 +111,7 @@ def modernbert_head(config: Config, sizes: Sizes, *, shift: bool) -> tuple[Block
             hidden,
             bias=True,
         )
-    return (parts.single(Part.HEAD, "", (*dense, *norm, *output)),)
+    return (parts.single(Part.HEAD, (*dense, *norm, *output)),)
 
 
 def read_nomic(config: Config) -> ModelSpec:
@@ -173,8 +173,8 @@ def rotary_encoder(
         blocks=(
             parts.single(
                 Part.EMBEDDING,
-                f"{prefix}embeddings.",
                 (*tables, *parts.norm("LayerNorm", hidden, bias=True)),
+                f"{prefix}embeddings.",
             ),
             *parts.blocks(Part.LANGUAGE, prefix + "layers.{}.", [layer] * sizes.layers),
             *heads(config, sizes, head_blocks),

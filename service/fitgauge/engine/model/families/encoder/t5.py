@@ -142,7 +142,7 @@ def t5_stack(
     ]
     return (
         *parts.blocks(part, name + ".block.{}.", stack),
-        parts.single(part, f"{name}.", parts.norm("final_layer_norm", sizes.width)),
+        parts.single(part, parts.norm("final_layer_norm", sizes.width), f"{name}."),
     )
 
 
@@ -207,7 +207,7 @@ def t5_head(
     if name.endswith("ForSequenceClassification"):
         return (classification_head(width, labels),)
     if name.endswith(("ForTokenClassification", "ForQuestionAnswering")):
-        return (parts.single(Part.HEAD, "", parts.linear("classifier", labels, width, bias=True)),)
+        return (parts.single(Part.HEAD, parts.linear("classifier", labels, width, bias=True)),)
     return parts.head(vocabulary, width, tied=tied or name.endswith("Model"))
 
 
@@ -284,7 +284,7 @@ def gemma_stack(
             config.integer("vocab_size", default=256000), width, f"model.{name}.embed_tokens"
         ),
         *parts.blocks(part, f"model.{name}.layers.{{}}.", stack),
-        parts.single(part, f"model.{name}.", parts.norm("norm", width)),
+        parts.single(part, parts.norm("norm", width), f"model.{name}."),
     )
 
 

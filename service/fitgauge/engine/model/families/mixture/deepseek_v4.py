@@ -55,7 +55,7 @@ def read_compressed(config: Config) -> ModelSpec:
         blocks=(
             parts.embedding(vocabulary, hidden, name="embed"),
             *parts.blocks(Part.LANGUAGE, "layers.{}.", layers),
-            parts.single(Part.LANGUAGE, "", (*parts.norm("norm", hidden), *collapse(config))),
+            parts.single(Part.LANGUAGE, (*parts.norm("norm", hidden), *collapse(config))),
             *parts.head(vocabulary, hidden, tied=tied, name="head"),
             *prediction_heads(config),
         ),

@@ -46,7 +46,7 @@ def read(config: Config) -> ModelSpec:
     tables = (table(config, config.integer("qk_rope_head_dim")),)
     spec = stack.decoder(config, [by_kind[kind] for kind in kinds], rotary_tables=tables)
     outside = (
-        (parts.single(Part.LANGUAGE, "model.", deepseek_v4.collapse(config)),)
+        (parts.single(Part.LANGUAGE, deepseek_v4.collapse(config), "model."),)
         if config.flag("enable_ihc")
         else ()
     )

@@ -30,12 +30,10 @@ def whisper(audio: Config, hidden: int) -> tuple[Block, ...]:
         *parts.norm(f"{name}.layer_norm", width, bias=True),
     )
     return (
-        parts.single(Part.AUDIO, "", tower),
+        parts.single(Part.AUDIO, tower),
         *parts.blocks(Part.AUDIO, f"{name}.layers.{{}}.", [layer] * audio.layers("encoder_layers")),
         parts.single(
-            Part.PROJECTOR,
-            "",
-            parts.linear("multi_modal_projector.linear", hidden, width, bias=True),
+            Part.PROJECTOR, parts.linear("multi_modal_projector.linear", hidden, width, bias=True)
         ),
     )
 
@@ -94,10 +92,10 @@ def conformer(audio: Config, hidden: int) -> tuple[Block, ...]:
         Mlp(intermediate_size=4 * width, gated=False),
     )
     return (
-        parts.single(Part.AUDIO, "", tower),
+        parts.single(Part.AUDIO, tower),
         *parts.blocks(Part.AUDIO, f"{name}.layers.{{}}.", [layer] * audio.layers()),
         parts.single(
-            Part.PROJECTOR, "", parts.linear("model.embed_audio.embedding_projection", hidden, out)
+            Part.PROJECTOR, parts.linear("model.embed_audio.embedding_projection", hidden, out)
         ),
     )
 

@@ -104,9 +104,9 @@ def tower(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     )
     heads, depth = vision.integer("num_heads", low=1), vision.layers("depth")
     return (
-        parts.single(Part.VISION, "", around),
+        parts.single(Part.VISION, around),
         *vit(style, hidden=width, heads=heads, width=inner, layers=depth),
-        parts.single(Part.PROJECTOR, "model.resampler_model.", resampler),
+        parts.single(Part.PROJECTOR, resampler, "model.resampler_model."),
     )
 
 

@@ -68,8 +68,8 @@ def read_gemma3n(config: Config) -> ModelSpec:
         )
     ]
     added = (
-        parts.single(Part.EMBEDDING, "", (table,)),
-        parts.single(Part.LANGUAGE, "", joint),
+        parts.single(Part.EMBEDDING, (table,)),
+        parts.single(Part.LANGUAGE, joint),
         *projections,
     )
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *added))
@@ -153,11 +153,10 @@ def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     heard = audio.integer("hidden_size", low=1)
     tower = Tensor("model.vision_tower.timm_model", (MOBILENET_V5_300M,), Kind.OTHER)
     return (
-        parts.single(Part.VISION, "", (tower,)),
+        parts.single(Part.VISION, (tower,)),
         *conformer(audio, heard),
         parts.single(
             Part.PROJECTOR,
-            "",
             (
                 *embedder(
                     "model.embed_vision", vision.integer("vocab_size", default=128), seen, hidden
@@ -229,7 +228,7 @@ def conformer(audio: Config, width: int) -> tuple[Block, ...]:
     mixer = plain_attention(heads, width // heads, causal=False)
     conformed = parts.Layer(tensors, (mixer,), Mlp(intermediate_size=4 * width, gated=False))
     return (
-        parts.single(Part.AUDIO, "", tower),
+        parts.single(Part.AUDIO, tower),
         *parts.blocks(
             Part.AUDIO,
             "model.audio_tower.conformer.{}.",

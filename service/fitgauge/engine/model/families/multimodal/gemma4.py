@@ -69,7 +69,7 @@ def read_gemma4(config: Config) -> ModelSpec:
         *parts.linear("model.per_layer_model_projection", width, hidden, Split.COLUMN),
         *parts.norm("model.per_layer_projection_norm", per_layer),
     )
-    added = (parts.single(Part.EMBEDDING, "", (table,)), parts.single(Part.LANGUAGE, "", joint))
+    added = (parts.single(Part.EMBEDDING, (table,)), parts.single(Part.LANGUAGE, joint))
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *added))
 
 
@@ -235,7 +235,7 @@ def diffusion(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         whole(f"{name}.up_proj.weight", inner, hidden),
         whole(f"{name}.down_proj.weight", hidden, inner),
     )
-    return (*towers(vision, config, hidden), parts.single(Part.LANGUAGE, "", conditioning))
+    return (*towers(vision, config, hidden), parts.single(Part.LANGUAGE, conditioning))
 
 
 def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
@@ -273,12 +273,10 @@ def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
     )
     inner, layers = vision.integer("intermediate_size"), vision.layers()
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(style, hidden=width, heads=heads, width=inner, layers=layers, inner=heads * head_dim),
         parts.single(
-            Part.PROJECTOR,
-            "",
-            parts.linear("model.embed_vision.embedding_projection", hidden, width),
+            Part.PROJECTOR, parts.linear("model.embed_vision.embedding_projection", hidden, width)
         ),
     )
 

@@ -54,9 +54,9 @@ def llama4(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
         ),
     )
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(style, hidden=width, heads=heads, width=inner, layers=vision.layers()),
-        parts.single(Part.PROJECTOR, "", projector),
+        parts.single(Part.PROJECTOR, projector),
     )
 
 
@@ -77,7 +77,7 @@ def moonvit(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     )
     return (
         *moon_tower(vision, width, norm_bias=True, bias=True, patch_bias=True),
-        parts.single(Part.PROJECTOR, "", projector),
+        parts.single(Part.PROJECTOR, projector),
     )
 
 
@@ -99,7 +99,7 @@ def moonvit_k3(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...
         bias=vision.flag("linear_bias"),
         patch_bias=vision.flag("patch_embed_proj_bias"),
     )
-    return (*tower, parts.single(Part.PROJECTOR, "", projector))
+    return (*tower, parts.single(Part.PROJECTOR, projector))
 
 
 def moon_tower(
@@ -138,7 +138,7 @@ def moon_tower(
         layers=vision.layers("vt_num_hidden_layers", "num_hidden_layers"),
         inner=vision.integer("qkv_hidden_size", default=width, low=1),
     )
-    return (parts.single(Part.VISION, "", tower), *layers)
+    return (parts.single(Part.VISION, tower), *layers)
 
 
 def merged_patches(vision: Config) -> int:
@@ -186,11 +186,7 @@ def minimax_m3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
         width=vision.integer("intermediate_size"),
         layers=vision.layers(),
     )
-    return (
-        parts.single(Part.VISION, "", tower),
-        *layers,
-        parts.single(Part.PROJECTOR, "", projector),
-    )
+    return (parts.single(Part.VISION, tower), *layers, parts.single(Part.PROJECTOR, projector))
 
 
 _COMPRESSION = ("spatial_merge_size", "temporal_patch_size")

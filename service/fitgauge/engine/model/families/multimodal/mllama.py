@@ -53,7 +53,7 @@ def read_text(config: Config) -> ModelSpec:
         Kind.EMBEDDING,
         Split.VOCABULARY,
     )
-    return replace(spec, blocks=(parts.single(Part.EMBEDDING, "", (table,)), *spec.blocks[1:]))
+    return replace(spec, blocks=(parts.single(Part.EMBEDDING, (table,)), *spec.blocks[1:]))
 
 
 def image_tokens(vision: Config) -> int:
@@ -102,7 +102,7 @@ def tower(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
         ],
     )
     return (
-        parts.single(Part.VISION, "", tensors),
+        parts.single(Part.VISION, tensors),
         *stage(vision, f"{name}.transformer.layers.{{}}.", vision.layers()),
         *stage(
             vision,
@@ -112,7 +112,6 @@ def tower(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
         ),
         parts.single(
             Part.PROJECTOR,
-            "",
             parts.linear(
                 "multi_modal_projector",
                 hidden,

@@ -41,11 +41,10 @@ def step(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     layers = vision.layers("layers", "num_hidden_layers")
     bias = config.flag("projector_bias")
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(style, hidden=width, heads=heads, width=inner, layers=layers),
         parts.single(
             Part.PROJECTOR,
-            "",
             parts.linear("vit_large_projector", hidden, 4 * width, Split.COLUMN, bias=bias),
         ),
     )

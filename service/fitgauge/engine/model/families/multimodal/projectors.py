@@ -29,14 +29,14 @@ def llava(
         ),
         *parts.linear(f"{name}.linear_2", hidden, hidden, row, bias=bias),
     )
-    return (*tower, parts.single(Part.PROJECTOR, "", projector))
+    return (*tower, parts.single(Part.PROJECTOR, projector))
 
 
 def llava_next(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """LLaVA-NeXT: LLaVA and a learned line break."""
     return (
         *llava(vision, config, hidden),
-        parts.single(Part.PROJECTOR, "", (vit.whole("image_newline", hidden),)),
+        parts.single(Part.PROJECTOR, (vit.whole("image_newline", hidden),)),
     )
 
 
@@ -44,7 +44,7 @@ def llava_onevision(vision: Config, config: Config, hidden: int) -> tuple[Block,
     """LLaVA-OneVision: LLaVA with its linears whole on every rank, and a learned line break."""
     return (
         *llava(vision, config, hidden, divided=False),
-        parts.single(Part.PROJECTOR, "", (vit.whole("image_newline", hidden),)),
+        parts.single(Part.PROJECTOR, (vit.whole("image_newline", hidden),)),
     )
 
 
@@ -60,7 +60,7 @@ def paddle_ocr(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
         *parts.linear(f"{name}.linear_1", merged, merged, bias=True),
         *parts.linear(f"{name}.linear_2", hidden, merged, bias=True),
     )
-    return (*tower, parts.single(Part.PROJECTOR, "", projector))
+    return (*tower, parts.single(Part.PROJECTOR, projector))
 
 
 def paligemma(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
@@ -72,7 +72,7 @@ def paligemma(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     return (
         *tower,
         parts.single(
-            Part.PROJECTOR, "", parts.linear("multi_modal_projector.linear", out, width, bias=True)
+            Part.PROJECTOR, parts.linear("multi_modal_projector.linear", out, width, bias=True)
         ),
     )
 
@@ -91,7 +91,7 @@ def mistral3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         ),
         *parts.linear(f"{name}.linear_2", hidden, hidden, Split.ROW, bias=bias),
     )
-    return (*tower, parts.single(Part.PROJECTOR, "", projector))
+    return (*tower, parts.single(Part.PROJECTOR, projector))
 
 
 def gemma3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
@@ -102,7 +102,7 @@ def gemma3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         vit.whole(f"{name}.mm_input_projection_weight", width, hidden),
         *parts.norm(f"{name}.mm_soft_emb_norm", width),
     )
-    return (*tower, parts.single(Part.PROJECTOR, "", projector))
+    return (*tower, parts.single(Part.PROJECTOR, projector))
 
 
 def internvl(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
@@ -116,7 +116,7 @@ def internvl(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear(f"{name}.linear_1", hidden, gathered, bias=True),
         *parts.linear(f"{name}.linear_2", hidden, hidden, bias=True),
     )
-    return (*tower, parts.single(Part.PROJECTOR, "", projector))
+    return (*tower, parts.single(Part.PROJECTOR, projector))
 
 
 def cohere2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
@@ -130,7 +130,7 @@ def cohere2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear(f"{name}.linear_1", inner, gathered, Split.COLUMN, bias=True),
         *parts.linear(f"{name}.linear_2", hidden, inner // 2, Split.ROW, bias=True),
     )
-    return (*tower, parts.single(Part.PROJECTOR, "", projector))
+    return (*tower, parts.single(Part.PROJECTOR, projector))
 
 
 def cosmos3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
@@ -147,7 +147,7 @@ def cosmos3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     )
     headless = Config({**vision.values, "vision_use_head": False}, vision.where)
     tower = towers.siglip2(headless, name="model.visual.encoder")
-    return (*tower, parts.single(Part.PROJECTOR, "", projector))
+    return (*tower, parts.single(Part.PROJECTOR, projector))
 
 
 def qwen2_audio(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
@@ -181,7 +181,7 @@ def _renamed_whisper(config: Config, hidden: int, *, stacked: int, bias: bool) -
         *parts.linear(f"{name}.linear_1", hidden, stacked * renamed["d_model"], bias=bias),
         *parts.linear(f"{name}.linear_2", hidden, hidden, bias=bias),
     )
-    return (*encoder[:-1], parts.single(Part.PROJECTOR, "", projector))
+    return (*encoder[:-1], parts.single(Part.PROJECTOR, projector))
 
 
 def lfm2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
@@ -198,7 +198,7 @@ def lfm2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear(f"{name}.linear_1", inner, gathered, bias=bias),
         *parts.linear(f"{name}.linear_2", hidden, inner, bias=bias),
     )
-    return (*towers.siglip2(vision), parts.single(Part.PROJECTOR, "", projector))
+    return (*towers.siglip2(vision), parts.single(Part.PROJECTOR, projector))
 
 
 def any_tower(vision: Config, config: Config, hidden: int) -> tuple[tuple[Block, ...], int]:

@@ -47,7 +47,7 @@ def qwen2(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
 
 def _patches(vision: Config, width: int) -> Block:
     tensors = patches("visual.patch_embed.proj", width, *volume(vision), bias=False)
-    return parts.single(Part.VISION, "", tensors)
+    return parts.single(Part.VISION, tensors)
 
 
 def _merger(width: int, merged: int, out: int, *, norm_bias: bool) -> Block:
@@ -57,7 +57,7 @@ def _merger(width: int, merged: int, out: int, *, norm_bias: bool) -> Block:
         *parts.linear("visual.merger.mlp.0", merged, merged, Split.COLUMN, bias=True),
         *parts.linear("visual.merger.mlp.2", out, merged, Split.ROW, bias=True),
     )
-    return parts.single(Part.PROJECTOR, "", tensors)
+    return parts.single(Part.PROJECTOR, tensors)
 
 
 def _sizes(vision: Config) -> tuple[int, int, int, int]:
@@ -107,9 +107,9 @@ def qwen3(
     depth = len(vision.items("deepstack_visual_indexes")) if deepstack else 0
     inner, layers = vision.integer("intermediate_size"), vision.layers("depth")
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(style, hidden=width, heads=heads, width=inner, layers=layers),
-        parts.single(Part.PROJECTOR, "model.visual.merger.", (*merger, *projections)),
+        parts.single(Part.PROJECTOR, (*merger, *projections), "model.visual.merger."),
         *parts.blocks(Part.PROJECTOR, "model.visual.deepstack_merger_list.{}.", [stacked] * depth),
     )
 
@@ -124,7 +124,6 @@ def _glm_merger(width: int, out: int, inner: int, merge: int) -> Block:
     name = "model.visual.merger"
     return parts.single(
         Part.PROJECTOR,
-        "",
         (
             *patches("model.visual.downsample", out, width, merge, merge),
             *parts.linear(f"{name}.proj", out, out, Split.COLUMN),
@@ -154,7 +153,7 @@ def glm4(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
         *parts.norm("model.visual.post_layernorm", width),
     )
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(style, hidden=width, heads=heads, width=out, layers=vision.layers("depth")),
         _glm_merger(width, out, inner, merge),
     )
@@ -174,7 +173,7 @@ def glm_ocr(vision: Config, config: Config, _hidden: int) -> tuple[Block, ...]:
         *parts.norm("model.visual.post_layernorm", width),
     )
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(
             style,
             hidden=width,
@@ -218,9 +217,9 @@ def muse_glimmer(vision: Config, config: Config, hidden: int) -> tuple[Block, ..
         *parts.linear("model.vision_projection", hidden, middle),
     )
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(style, hidden=width, heads=heads, width=inner, layers=vision.layers()),
-        parts.single(Part.PROJECTOR, "", projector),
+        parts.single(Part.PROJECTOR, projector),
     )
 
 

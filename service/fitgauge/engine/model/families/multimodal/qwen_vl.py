@@ -67,11 +67,7 @@ def tower(visual: Config) -> tuple[Block, ...]:
         *parts.norm(f"{pool}.ln_q", out, bias=True),
         *parts.norm(f"{pool}.ln_kv", out, bias=True),
     )
-    return (
-        parts.single(Part.VISION, "", embeddings),
-        *layers,
-        parts.single(Part.PROJECTOR, "", resampler),
-    )
+    return (parts.single(Part.VISION, embeddings), *layers, parts.single(Part.PROJECTOR, resampler))
 
 
 READERS: dict[str, Reader] = {"qwen": read_qwen_vl}

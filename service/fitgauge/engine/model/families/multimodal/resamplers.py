@@ -42,7 +42,7 @@ def blip2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear("language_projection", hidden, inner, bias=True),
     )
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(
             style,
             hidden=width,
@@ -50,7 +50,7 @@ def blip2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
             width=vision.integer("intermediate_size", low=1),
             layers=vision.layers(),
         ),
-        parts.single(Part.PROJECTOR, "", joint),
+        parts.single(Part.PROJECTOR, joint),
         *parts.blocks(Part.PROJECTOR, "qformer.encoder.layer.{}.", former_layers(former)),
     )
 
@@ -126,7 +126,7 @@ def aria(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear(f"{name}.feed_forward.linear_out", hidden, hidden, Split.ROW),
     )
     return (
-        parts.single(Part.VISION, "", embeddings),
+        parts.single(Part.VISION, embeddings),
         *vit(
             Vit(f"{tower}.encoder.layers.{{}}."),
             hidden=width,
@@ -134,7 +134,7 @@ def aria(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
             width=vision.integer("intermediate_size", low=1),
             layers=vision.layers(),
         ),
-        parts.single(Part.PROJECTOR, "", projector),
+        parts.single(Part.PROJECTOR, projector),
     )
 
 

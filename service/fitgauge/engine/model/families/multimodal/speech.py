@@ -51,7 +51,7 @@ def qwen2_5_omni(vision: Config, config: Config, hidden: int) -> tuple[Block, ..
     )
     return (
         *qwen_vision.qwen2_5(vision, config, hidden),
-        parts.single(Part.AUDIO, "", own),
+        parts.single(Part.AUDIO, own),
         *_encoder(audio, key_bias=False),
     )
 
@@ -79,7 +79,7 @@ def qwen3_asr(_vision: Config, config: Config, _hidden: int) -> tuple[Block, ...
         *parts.linear(f"{name}.proj1", width, width, bias=True),
         *parts.linear(f"{name}.proj2", out, width, bias=True),
     )
-    return parts.single(Part.AUDIO, "", own), *_encoder(audio, key_bias=True)
+    return parts.single(Part.AUDIO, own), *_encoder(audio, key_bias=True)
 
 
 def _sinusoids(audio: Config, width: int) -> Tensor:
@@ -117,7 +117,7 @@ def ultravox(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.norm(f"{name}.{'ln_mid' if after else 'ln_post'}", middle if after else hidden),
         *parts.linear(f"{name}.linear_2", hidden, middle),
     )
-    return (*encoder[:-1], parts.single(Part.PROJECTOR, "", projector))
+    return (*encoder[:-1], parts.single(Part.PROJECTOR, projector))
 
 
 def glm_asr(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
@@ -138,9 +138,9 @@ def glm_asr(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear(f"{joint}.linear_2", hidden, 2 * hidden, Split.ROW, bias=True),
     )
     return (
-        parts.single(Part.AUDIO, "", own),
+        parts.single(Part.AUDIO, own),
         *parts.blocks(Part.AUDIO, "audio_tower.layers.{}.", layers),
-        parts.single(Part.PROJECTOR, "", projector),
+        parts.single(Part.PROJECTOR, projector),
     )
 
 
@@ -165,9 +165,9 @@ def granite_speech(_vision: Config, config: Config, hidden: int) -> tuple[Block,
         *parts.linear("projector.linear", hidden, inner, bias=True),
     )
     return (
-        parts.single(Part.AUDIO, "", own),
+        parts.single(Part.AUDIO, own),
         *parts.blocks(Part.AUDIO, "encoder.layers.{}.", layers),
-        parts.single(Part.PROJECTOR, "", joint),
+        parts.single(Part.PROJECTOR, joint),
         *parts.blocks(Part.PROJECTOR, "projector.qformer.encoder.layer.{}.", former_layers(former)),
     )
 

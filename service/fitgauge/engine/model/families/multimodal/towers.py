@@ -56,7 +56,7 @@ def _siglip(vision: Config, name: str, embeddings: tuple[Tensor, ...]) -> tuple[
     )
     heads, layers = vision.integer("num_attention_heads", low=1), vision.layers()
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(
             Vit(f"{name}.encoder.layers.{{}}."),
             hidden=hidden,
@@ -123,7 +123,7 @@ def clip(
         width=vision.integer("intermediate_size"),
         layers=vision.layers(),
     )
-    return (parts.single(Part.VISION, "", tower), *layers)
+    return (parts.single(Part.VISION, tower), *layers)
 
 
 def pixtral(
@@ -151,7 +151,7 @@ def pixtral(
     )
     width, layers = vision.integer("intermediate_size"), vision.layers()
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(style, hidden=hidden, heads=heads, width=width, layers=layers),
     )
 
@@ -206,7 +206,7 @@ def intern(
     )
     width, layers = vision.integer("intermediate_size"), vision.layers()
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(style, hidden=hidden, heads=heads, width=width, layers=layers),
     )
 
@@ -246,7 +246,7 @@ def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...
         *parts.linear("mlp1.3", hidden, hidden, bias=True),
     )
     return (
-        parts.single(Part.VISION, "", tower),
+        parts.single(Part.VISION, tower),
         *vit(
             style,
             hidden=width,
@@ -254,7 +254,7 @@ def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...
             width=vision.integer("intermediate_size"),
             layers=vision.layers(),
         ),
-        parts.single(Part.PROJECTOR, "", projector),
+        parts.single(Part.PROJECTOR, projector),
     )
 
 
@@ -275,7 +275,6 @@ def idefics(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *tower,
         parts.single(
             Part.PROJECTOR,
-            "",
             parts.linear("model.connector.modality_projection.proj", hidden, gathered),
         ),
     )

@@ -164,7 +164,7 @@ def prediction_head(config: Config, projections: Projections) -> tuple[Block, ..
     )
     return (
         *parts.blocks(Part.MTP, "mtp.layers.{}.", stack),
-        parts.single(Part.MTP, "", (*joint, *own)),
+        parts.single(Part.MTP, (*joint, *own)),
     )
 
 

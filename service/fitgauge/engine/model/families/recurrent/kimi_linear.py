@@ -38,7 +38,7 @@ def read_kimi_linear(config: Config) -> ModelSpec:
         *parts.linear("model.output_attn_res_proj", 1, hidden),
     )
     return msgspec.structs.replace(
-        spec, blocks=(*spec.blocks, parts.single(Part.LANGUAGE, "", residual))
+        spec, blocks=(*spec.blocks, parts.single(Part.LANGUAGE, residual))
     )
 
 

@@ -51,7 +51,7 @@ def read(config: Config) -> ModelSpec:
     )
     blocks = [block for block in spec.blocks if not _is_last_norm(block.tensors)]
     mixer = parts.single(
-        Part.LANGUAGE, "model.hyper_connection_mixer.", tuple(_hyper_connection(config, ""))[:-1]
+        Part.LANGUAGE, tuple(_hyper_connection(config, ""))[:-1], "model.hyper_connection_mixer."
     )
     return msgspec.structs.replace(spec, blocks=(*blocks, mixer, *_prediction_head(config)))
 
@@ -72,7 +72,7 @@ def _prediction_head(config: Config) -> tuple[Block, ...]:
         *parts.norm("mtp.pre_fc_norm_hidden", config.integer("hc_count", low=1) * hidden),
         *tuple(_hyper_connection(config, "mtp.hyper_connection_mixer."))[:-1],
     )
-    return (*parts.blocks(Part.MTP, "mtp.layers.{}.", stack), parts.single(Part.MTP, "", joint))
+    return (*parts.blocks(Part.MTP, "mtp.layers.{}.", stack), parts.single(Part.MTP, joint))
 
 
 def _is_last_norm(tensors: tuple[Tensor, ...]) -> bool:

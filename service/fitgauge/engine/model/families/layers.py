@@ -105,6 +105,23 @@ def linear(
     )
 
 
+def linears(
+    names: Iterable[str],
+    out: int,
+    inputs: int,
+    split: Split = Split.NONE,
+    *,
+    units: int = 0,
+    bias: bool = False,
+) -> tuple[Tensor, ...]:
+    """Return linears of one shape under `names`."""
+    return tuple(
+        tensor
+        for name in names
+        for tensor in linear(name, out, inputs, split, units=units, bias=bias)
+    )
+
+
 def norm(name: str, size: int, *, bias: bool = False) -> tuple[Tensor, ...]:
     """Return a norm's scale of shape (size,), and its shift with `bias` (LayerNorm)."""
     scale = Tensor(intern(f"{name}.weight"), (size,), Kind.NORM)
@@ -194,12 +211,15 @@ def router(hidden: int, count: int, *, name: str = "mlp.gate", dtype: str | None
     return Tensor(intern(f"{name}.weight"), (count, hidden), Kind.ROUTER, Split.NONE, 0, 1, dtype)
 
 
+def word_table(name: str, vocabulary: int, hidden: int) -> Tensor:
+    """Return an embedding `name`.weight (vocabulary, hidden), divided by words."""
+    rows = (vocabulary, hidden)
+    return Tensor(intern(f"{name}.weight"), rows, Kind.EMBEDDING, Split.VOCABULARY)
+
+
 def embedding(vocabulary: int, hidden: int, name: str = "model.embed_tokens") -> Block:
     """Return the token embedding (vocabulary, hidden)."""
-    return single(
-        Part.EMBEDDING,
-        (Tensor(intern(f"{name}.weight"), (vocabulary, hidden), Kind.EMBEDDING, Split.VOCABULARY),),
-    )
+    return single(Part.EMBEDDING, (word_table(name, vocabulary, hidden),))
 
 
 def head(

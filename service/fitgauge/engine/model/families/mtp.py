@@ -22,7 +22,7 @@ def nextn_heads(config: Config, layer: parts.Layer, *, base: str = "model") -> t
     vocabulary = config.integer("vocab_size")
     first = config.layers()
     tensors = (
-        Tensor("embed_tokens.weight", (vocabulary, hidden), Kind.EMBEDDING, Split.VOCABULARY),
+        parts.word_table("embed_tokens", vocabulary, hidden),
         *joints(hidden),
         *layer.tensors,
         *parts.norm("shared_head.norm", hidden),

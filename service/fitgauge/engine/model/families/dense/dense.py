@@ -5,9 +5,10 @@ One layer: norm, attention with grouped KV heads, norm, MLP. A `Dialect` says ho
 departs from Llama. Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py`;
 its defaults stand in `defaults.py`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
@@ -16,6 +17,7 @@ from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
 
 Reader = Callable[[Config], ModelSpec]
+T = TypeVar("T")
 Switch = bool | str
 """A bias that is always or never there, or the name of the config's flag for it."""
 
@@ -134,12 +136,7 @@ def read_stack(config: Config, dialect: Dialect, stack: list[parts.Layer]) -> Mo
 
 def embeddings(config: Config, dialect: Dialect, vocabulary: int, hidden: int) -> Block:
     """Return the token embedding and, where the family learns positions, their table."""
-    tokens = Tensor(
-        f"{dialect.stem}.{dialect.embed}.weight",
-        (vocabulary, hidden),
-        Kind.EMBEDDING,
-        Split.VOCABULARY,
-    )
+    tokens = parts.word_table(f"{dialect.stem}.{dialect.embed}", vocabulary, hidden)
     if dialect.positions is None:
         return parts.single(Part.EMBEDDING, (tokens,))
     name, beyond = dialect.positions
@@ -234,11 +231,7 @@ def feed_forward(
     *ups, down = dialect.mlp
     rows = intermediate * (2 if dialect.gated and len(ups) == 1 else 1)
     return (
-        *[
-            tensor
-            for name in ups
-            for tensor in parts.linear(name, rows, hidden, Split.COLUMN, bias=bias)
-        ],
+        *parts.linears(ups, rows, hidden, Split.COLUMN, bias=bias),
         *parts.linear(down, hidden, intermediate, Split.ROW, bias=bias),
     )
 
@@ -340,6 +333,15 @@ def dense_rotary_tables(config: Config, dialect: Dialect) -> tuple[RotaryTable, 
         return (inverse_frequencies(config, head_dim),)
     positions = config.integer(*dialect.rotary_rows, default=2048)
     return rotary_tables(config, head_dim, positions=positions, local=dialect.local_base)
+
+
+def readers(read: Callable[[Config, T], ModelSpec], table: Mapping[str, T]) -> dict[str, Reader]:
+    """Return a reader for each model type of a `table` of what its family has of its own."""
+    return {model_type: partial(_read_as, read, own) for model_type, own in table.items()}
+
+
+def _read_as(read: Callable[[Config, T], ModelSpec], own: T, config: Config) -> ModelSpec:
+    return read(config, own)
 
 
 def headless(architecture: str) -> bool:

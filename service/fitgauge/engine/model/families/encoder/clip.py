@@ -96,12 +96,7 @@ def dual_encoder(
 ) -> ModelSpec:
     """Return the two towers and what joins them."""
     tables = (
-        Tensor(
-            "token_embedding.weight",
-            (text.vocabulary, text.hidden),
-            Kind.EMBEDDING,
-            Split.VOCABULARY,
-        ),
+        parts.word_table("token_embedding", text.vocabulary, text.hidden),
         Tensor("position_embedding.weight", (text.positions, text.hidden), Kind.EMBEDDING),
     )
     return ModelSpec(

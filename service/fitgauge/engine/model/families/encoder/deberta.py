@@ -102,11 +102,7 @@ def embeddings(config: Config, sizes: Sizes, prefix: str) -> Block:
     """Return words, absolute positions where the input is biased by them, token types where
     there are any, and the norm."""
     width, types = sizes.embedding, config.integer("type_vocab_size", default=0)
-    tensors = [
-        Tensor(
-            "word_embeddings.weight", (sizes.vocabulary, width), Kind.EMBEDDING, Split.VOCABULARY
-        )
-    ]
+    tensors = [parts.word_table("word_embeddings", sizes.vocabulary, width)]
     if config.flag("position_biased_input", default=True):
         tensors += [Tensor("position_embeddings.weight", (sizes.positions, width), Kind.EMBEDDING)]
     if types:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
+from fitgauge.engine.model.families.dense.dense import architecture_name, readers
 from fitgauge.engine.model.families.encoder.heads import classification_head, label_count
 from fitgauge.engine.model.mixers import Attention, CrossAttention, plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Tensor
@@ -260,10 +260,4 @@ DIALECTS: Mapping[str, Dialect] = {
 }
 
 
-def _reader(dialect: Dialect) -> Reader:
-    return lambda config: read_bart(config, dialect)
-
-
-READERS: dict[str, Reader] = {
-    model_type: _reader(dialect) for model_type, dialect in DIALECTS.items()
-}
+READERS = readers(read_bart, DIALECTS)

@@ -7,7 +7,7 @@ of words, positions and token types, after them the head that the architecture's
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
+from fitgauge.engine.model.families.dense.dense import architecture_name, readers
 from fitgauge.engine.model.families.encoder.dialects import DIALECTS, Dialect, Names, Sizes
 from fitgauge.engine.model.families.encoder.heads import heads, is_base
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
@@ -111,11 +111,7 @@ def projections(
     *inputs, out = names
     hidden, heads = sizes.hidden, sizes.heads
     return (
-        *[
-            tensor
-            for name in inputs
-            for tensor in parts.linear(name, hidden, hidden, Split.COLUMN, units=heads, bias=bias)
-        ],
+        *parts.linears(inputs, hidden, hidden, Split.COLUMN, units=heads, bias=bias),
         *parts.linear(out, hidden, hidden, Split.ROW, units=heads, bias=bias),
     )
 
@@ -124,11 +120,7 @@ def embeddings(sizes: Sizes, prefix: str, dialect: Dialect) -> Block:
     """Tables of words, positions and token types, their norm, and the projection to the hidden
     width where that differs."""
     width = sizes.embedding
-    tensors = [
-        Tensor(
-            "word_embeddings.weight", (sizes.vocabulary, width), Kind.EMBEDDING, Split.VOCABULARY
-        )
-    ]
+    tensors = [parts.word_table("word_embeddings", sizes.vocabulary, width)]
     tensors += [Tensor("position_embeddings.weight", (sizes.positions, width), Kind.EMBEDDING)]
     if sizes.token_types:
         tensors += [
@@ -165,10 +157,4 @@ def shared_layers(sizes: Sizes) -> tuple[Note, ...]:
     return (Note("layers-share-weights", "model", message),)
 
 
-def _reader(dialect: Dialect) -> Reader:
-    return lambda config: read_encoder(config, dialect)
-
-
-READERS: dict[str, Reader] = {
-    model_type: _reader(dialect) for model_type, dialect in DIALECTS.items()
-}
+READERS = readers(read_encoder, DIALECTS)

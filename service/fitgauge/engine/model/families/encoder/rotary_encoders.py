@@ -32,9 +32,7 @@ def read_modernbert(config: Config) -> ModelSpec:
         for index in range(sizes.layers)
     ]
     prefix = "" if is_base(config) else "model."
-    word = Tensor(
-        "tok_embeddings.weight", (sizes.vocabulary, sizes.hidden), Kind.EMBEDDING, Split.VOCABULARY
-    )
+    word = parts.word_table("tok_embeddings", sizes.vocabulary, sizes.hidden)
     spec = encoder_spec(
         config,
         sizes,
@@ -142,9 +140,7 @@ def rotary_encoder(
     layer."""
     hidden, prefix = sizes.hidden, "" if is_base(config) else f"{base}."
     tables = (
-        Tensor(
-            "word_embeddings.weight", (sizes.vocabulary, hidden), Kind.EMBEDDING, Split.VOCABULARY
-        ),
+        parts.word_table("word_embeddings", sizes.vocabulary, hidden),
         *(
             (Tensor("token_type_embeddings.weight", (sizes.token_types, hidden), Kind.EMBEDDING),)
             if sizes.token_types

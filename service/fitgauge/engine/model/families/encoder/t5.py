@@ -13,7 +13,7 @@ import msgspec
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
+from fitgauge.engine.model.families.dense.dense import Reader, architecture_name, readers
 from fitgauge.engine.model.families.encoder.encoder_decoder import mixers
 from fitgauge.engine.model.families.encoder.heads import classification_head, label_count
 from fitgauge.engine.model.mixers import plain_attention
@@ -335,11 +335,4 @@ DEFAULTS: Mapping[str, Defaults] = {
 }
 
 
-def _reader(defaults: Defaults) -> Reader:
-    return lambda config: read_t5(config, defaults)
-
-
-READERS: dict[str, Reader] = {
-    **{model_type: _reader(defaults) for model_type, defaults in DEFAULTS.items()},
-    "t5gemma": read_t5gemma,
-}
+READERS: dict[str, Reader] = {**readers(read_t5, DEFAULTS), "t5gemma": read_t5gemma}

@@ -14,7 +14,7 @@ import msgspec
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import experts, mtp, schedules, stack
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.dense.dense import Reader
+from fitgauge.engine.model.families.dense.dense import readers
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.rotary_tables import table
 from fitgauge.engine.model.mixers import Indexer, LatentAttention
@@ -267,10 +267,4 @@ FAMILIES: Mapping[str, Family] = {
 """Families by model_type. Kimi K2 is a DeepSeek V3 under its own name."""
 
 
-def _reader(family: Family) -> Reader:
-    return lambda config: read_latent(config, family)
-
-
-READERS: dict[str, Reader] = {
-    model_type: _reader(family) for model_type, family in FAMILIES.items()
-}
+READERS = readers(read_latent, FAMILIES)

@@ -14,7 +14,7 @@ import msgspec
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import experts, mtp, schedules, stack
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.dense.dense import Reader
+from fitgauge.engine.model.families.dense.dense import readers
 from fitgauge.engine.model.families.experts import NUMBERED, Naming
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.mixers import Attention
@@ -326,10 +326,4 @@ FAMILIES: Mapping[str, Family] = {
 """Families by model_type."""
 
 
-def _reader(family: Family) -> Reader:
-    return lambda config: read_mixture(config, family)
-
-
-READERS: dict[str, Reader] = {
-    model_type: _reader(family) for model_type, family in FAMILIES.items()
-}
+READERS = readers(read_mixture, FAMILIES)

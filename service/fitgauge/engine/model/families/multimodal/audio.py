@@ -122,11 +122,7 @@ def conformer_tensors(width: int, heads: int, kernel: int) -> tuple[Tensor, ...]
             for tensor in conformer_mlp(name, width)
         ],
         whole("self_attn.per_dim_scale", width // heads),
-        *[
-            tensor
-            for name in (*attention, "self_attn.relative_k_proj")
-            for tensor in parts.linear(name, width, width)
-        ],
+        *parts.linears((*attention, "self_attn.relative_k_proj"), width, width),
         *parts.linear("lconv1d.linear_start.linear", 2 * width, width),
         *parts.linear("lconv1d.linear_end.linear", width, width),
         Tensor("lconv1d.depthwise_conv1d.weight", (width, 1, kernel), Kind.CONV),

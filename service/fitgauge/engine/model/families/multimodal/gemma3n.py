@@ -51,9 +51,7 @@ def read_gemma3n(config: Config) -> ModelSpec:
     )
     spec = decoder(config, stack, rotary_tables=tables)
     rows, width = config.integer("vocab_size_per_layer_input", low=1), count * per_layer
-    table = Tensor(
-        "model.embed_tokens_per_layer.weight", (rows, width), Kind.EMBEDDING, Split.VOCABULARY
-    )
+    table = parts.word_table("model.embed_tokens_per_layer", rows, width)
     streams = config.integer("altup_num_inputs", low=1, high=64) - 1
     joint = (
         *parts.linear("model.per_layer_model_projection", width, hidden, Split.COLUMN),
@@ -170,7 +168,7 @@ def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 def embedder(name: str, vocabulary: int, width: int, hidden: int) -> tuple[Tensor, ...]:
     """Return a table of special tokens, two norms and a linear to the language model's width."""
     return (
-        Tensor(f"{name}.embedding.weight", (vocabulary, width), Kind.EMBEDDING, Split.VOCABULARY),
+        parts.word_table(f"{name}.embedding", vocabulary, width),
         *parts.norm(f"{name}.hard_embedding_norm", width),
         *parts.norm(f"{name}.soft_embedding_norm", width),
         *parts.linear(f"{name}.embedding_projection", hidden, width),
@@ -219,7 +217,7 @@ def conformer(audio: Config, width: int) -> tuple[Block, ...]:
             for tensor in conformer_mlp(name, width, inner="")
         ],
         whole("attention.attn.per_dim_scale", width // heads),
-        *[tensor for name in squares for tensor in parts.linear(f"attention.{name}", width, width)],
+        *parts.linears((f"attention.{name}" for name in squares), width, width),
         *parts.linear("lconv1d.linear_start", 2 * width, width),
         *parts.linear("lconv1d.linear_end", width, width),
         Tensor("lconv1d.depthwise_conv1d.weight", (width, 1, kernel), Kind.CONV),

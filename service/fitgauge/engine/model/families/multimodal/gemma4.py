@@ -59,11 +59,8 @@ def read_gemma4(config: Config) -> ModelSpec:
     if not per_layer:
         return spec
     width = len(where) * per_layer
-    table = Tensor(
-        "model.embed_tokens_per_layer.weight",
-        (config.integer("vocab_size_per_layer_input", low=1), width),
-        Kind.EMBEDDING,
-        Split.VOCABULARY,
+    table = parts.word_table(
+        "model.embed_tokens_per_layer", config.integer("vocab_size_per_layer_input", low=1), width
     )
     joint = (
         *parts.linear("model.per_layer_model_projection", width, hidden, Split.COLUMN),

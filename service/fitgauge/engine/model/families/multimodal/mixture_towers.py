@@ -11,6 +11,7 @@ from fitgauge.engine.model.families.multimodal.vit import (
     patch_count,
     patches,
     sides,
+    usual,
     vit,
     whole,
 )
@@ -23,7 +24,6 @@ def llama4(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     the language model."""
     vision = filled(vision, LLAMA4_DEFAULTS)
     width = vision.integer("hidden_size", low=1)
-    heads = vision.integer("num_attention_heads", low=1)
     patch, inner = vision.integer("patch_size", low=1), vision.integer("intermediate_size")
     style = Vit(
         "vision_model.model.layers.{}.",
@@ -55,7 +55,7 @@ def llama4(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     )
     return (
         parts.single(Part.VISION, tower),
-        *vit(style, hidden=width, heads=heads, width=inner, layers=vision.layers()),
+        *usual(vision, style),
         parts.single(Part.PROJECTOR, projector),
     )
 
@@ -156,7 +156,6 @@ def minimax_m3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
         MINIMAX_M3_DEFAULTS | {key: compression[key] for key in _COMPRESSION if key in compression},
     )
     width = vision.integer("hidden_size", low=1)
-    heads = vision.integer("num_attention_heads", low=1)
     frames = vision.integer("temporal_patch_size", low=1)
     merge = vision.integer("spatial_merge_size", low=1)
     name = "vision_tower.vision_model"
@@ -179,13 +178,7 @@ def minimax_m3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
         *parts.linear("patch_merge_mlp.linear_1", inner, gathered, Split.COLUMN, bias=True),
         *parts.linear("patch_merge_mlp.linear_2", hidden, inner, Split.ROW, bias=True),
     )
-    layers = vit(
-        Vit(f"{name}.encoder.layers.{{}}."),
-        hidden=width,
-        heads=heads,
-        width=vision.integer("intermediate_size"),
-        layers=vision.layers(),
-    )
+    layers = usual(vision, Vit(f"{name}.encoder.layers.{{}}."))
     return (parts.single(Part.VISION, tower), *layers, parts.single(Part.PROJECTOR, projector))
 
 

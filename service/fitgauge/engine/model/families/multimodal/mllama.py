@@ -11,9 +11,9 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families import rotary_tables
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.vit import Vit, patch_count, patches, vit, whole
-from fitgauge.engine.model.families.stack import decoder, filled, heads
+from fitgauge.engine.model.families.stack import decoder, filled, heads, overruled
 from fitgauge.engine.model.mixers import CrossAttention
-from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.spec import Block, Mlp, ModelSpec, Part, Split
 
 _EXTRA_ROWS = 8
 """Rows of the embedding beyond the vocabulary: the image token and what pads it."""
@@ -45,14 +45,9 @@ def read_text(config: Config) -> ModelSpec:
     reading = parts.Layer((*common, *parts.attention(hidden, attention)), (attention,), mlp)
     looking = parts.Layer((*common, *looks), (cross,), mlp)
     stack = [looking if index in crossing else reading for index in range(config.layers())]
-    untied = Config({**config.values, "tie_word_embeddings": False}, config.where)
+    untied = overruled(config, tie_word_embeddings=False)
     spec = decoder(untied, stack, rotary_tables=(rotary_tables.table(config, attention.head_dim),))
-    table = Tensor(
-        "model.embed_tokens.weight",
-        (vocabulary + _EXTRA_ROWS, hidden),
-        Kind.EMBEDDING,
-        Split.VOCABULARY,
-    )
+    table = parts.word_table("model.embed_tokens", vocabulary + _EXTRA_ROWS, hidden)
     return replace(spec, blocks=(parts.single(Part.EMBEDDING, (table,)), *spec.blocks[1:]))
 
 

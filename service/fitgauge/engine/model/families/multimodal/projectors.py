@@ -11,7 +11,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.multimodal import audio, towers, vit
 from fitgauge.engine.model.families.multimodal.towers import Tower
-from fitgauge.engine.model.families.stack import filled
+from fitgauge.engine.model.families.stack import filled, overruled
 from fitgauge.engine.model.spec import Block, Part, Split
 
 
@@ -34,24 +34,22 @@ def llava(
 
 def llava_next(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """LLaVA-NeXT: LLaVA and a learned line break."""
-    return (
-        *llava(vision, config, hidden),
-        parts.single(Part.PROJECTOR, (vit.whole("image_newline", hidden),)),
-    )
+    return (*llava(vision, config, hidden), _line_break(hidden))
 
 
 def llava_onevision(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """LLaVA-OneVision: LLaVA with its linears whole on every rank, and a learned line break."""
-    return (
-        *llava(vision, config, hidden, divided=False),
-        parts.single(Part.PROJECTOR, (vit.whole("image_newline", hidden),)),
-    )
+    return (*llava(vision, config, hidden, divided=False), _line_break(hidden))
+
+
+def _line_break(hidden: int) -> Block:
+    return parts.single(Part.PROJECTOR, (vit.whole("image_newline", hidden),))
 
 
 def paddle_ocr(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """PaddleOCR-VL: SigLIP without its head, a norm and two linears over merged patches, whole on
     every rank."""
-    vision = Config({**vision.values, "vision_use_head": False}, vision.where)
+    vision = overruled(vision, vision_use_head=False)
     tower, width = any_tower(vision, config, hidden)
     merged = width * vision.integer("spatial_merge_size", default=2, low=1) ** 2
     name = "model.projector"
@@ -145,8 +143,7 @@ def cosmos3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear(f"{name}.linear_fc1", inner, merged, Split.COLUMN, bias=True),
         *parts.linear(f"{name}.linear_fc2", hidden, inner, Split.ROW, bias=True),
     )
-    headless = Config({**vision.values, "vision_use_head": False}, vision.where)
-    tower = towers.siglip2(headless, name="model.visual.encoder")
+    tower = towers.siglip2(overruled(vision, vision_use_head=False), name="model.visual.encoder")
     return (*tower, parts.single(Part.PROJECTOR, projector))
 
 
@@ -175,7 +172,7 @@ def _renamed_whisper(config: Config, hidden: int, *, stacked: int, bias: bool) -
         "encoder_attention_heads": keys.integer("num_attention_heads", default=20, low=1),
         "encoder_ffn_dim": keys.integer("intermediate_size", default=5120, low=1),
     }
-    encoder = audio.whisper(Config({**keys.values, **renamed}, keys.where), hidden)
+    encoder = audio.whisper(overruled(keys, **renamed), hidden)
     name = "multi_modal_projector"
     projector = (
         *parts.linear(f"{name}.linear_1", hidden, stacked * renamed["d_model"], bias=bias),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.multimodal.vit import Vit, patches, vit, whole
+from fitgauge.engine.model.families.multimodal.vit import Vit, patches, usual, vit, whole
 from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Block, Part, Split
 
@@ -190,8 +190,6 @@ def muse_glimmer(vision: Config, config: Config, hidden: int) -> tuple[Block, ..
     three linears."""
     vision = filled(vision, MUSE_GLIMMER_DEFAULTS)
     width, patch = vision.integer("hidden_size", low=1), vision.integer("patch_size", low=1)
-    inner = vision.integer("intermediate_size", low=1)
-    heads = vision.integer("num_attention_heads", low=1)
     out = config.integer("out_hidden_size", default=6144, low=1)
     middle = config.integer("projector_hidden_size", default=4096, low=1)
     pixels = 3 * vision.integer("patch_temporal", low=1) * patch**2
@@ -218,7 +216,7 @@ def muse_glimmer(vision: Config, config: Config, hidden: int) -> tuple[Block, ..
     )
     return (
         parts.single(Part.VISION, tower),
-        *vit(style, hidden=width, heads=heads, width=inner, layers=vision.layers()),
+        *usual(vision, style),
         parts.single(Part.PROJECTOR, projector),
     )
 

@@ -11,7 +11,7 @@ from fitgauge.engine.model.families.multimodal.vit import (
     patch_count,
     patches,
     sides,
-    vit,
+    usual,
     whole,
 )
 from fitgauge.engine.model.families.stack import filled
@@ -43,13 +43,7 @@ def blip2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     )
     return (
         parts.single(Part.VISION, tower),
-        *vit(
-            style,
-            hidden=width,
-            heads=vision.integer("num_attention_heads", low=1),
-            width=vision.integer("intermediate_size", low=1),
-            layers=vision.layers(),
-        ),
+        *usual(vision, style),
         parts.single(Part.PROJECTOR, joint),
         *parts.blocks(Part.PROJECTOR, "qformer.encoder.layer.{}.", former_layers(former)),
     )
@@ -110,11 +104,7 @@ def aria(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     attention = f"{name}.cross_attn"
     projector = (
         whole(f"{name}.query", queries, width),
-        *[
-            tensor
-            for part in ("q_proj", "k_proj", "v_proj")
-            for tensor in parts.linear(f"{attention}.{part}", width, width)
-        ],
+        *parts.linears((f"{attention}.{letter}_proj" for letter in "qkv"), width, width),
         whole(f"{attention}.multihead_attn.in_proj_weight", 3 * width, width),
         whole(f"{attention}.multihead_attn.in_proj_bias", 3 * width),
         *parts.linear(f"{attention}.multihead_attn.out_proj", width, width, bias=True),
@@ -127,13 +117,7 @@ def aria(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     )
     return (
         parts.single(Part.VISION, embeddings),
-        *vit(
-            Vit(f"{tower}.encoder.layers.{{}}."),
-            hidden=width,
-            heads=vision.integer("num_attention_heads", low=1),
-            width=vision.integer("intermediate_size", low=1),
-            layers=vision.layers(),
-        ),
+        *usual(vision, Vit(f"{tower}.encoder.layers.{{}}.")),
         parts.single(Part.PROJECTOR, projector),
     )
 

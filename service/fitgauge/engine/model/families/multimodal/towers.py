@@ -16,10 +16,10 @@ from fitgauge.engine.model.families.multimodal.vit import (
     patch_count,
     patches,
     sides,
-    vit,
+    usual,
     whole,
 )
-from fitgauge.engine.model.families.stack import filled
+from fitgauge.engine.model.families.stack import filled, overruled
 from fitgauge.engine.model.spec import Block, Part, Split, Tensor
 
 Tower = Callable[[Config, Config, int], tuple[Block, ...]]
@@ -54,17 +54,8 @@ def _siglip(vision: Config, name: str, embeddings: tuple[Tensor, ...]) -> tuple[
             else ()
         ),
     )
-    heads, layers = vision.integer("num_attention_heads", low=1), vision.layers()
-    return (
-        parts.single(Part.VISION, tower),
-        *vit(
-            Vit(f"{name}.encoder.layers.{{}}."),
-            hidden=hidden,
-            heads=heads,
-            width=width,
-            layers=layers,
-        ),
-    )
+    layers = usual(vision, Vit(f"{name}.encoder.layers.{{}}."))
+    return (parts.single(Part.VISION, tower), *layers)
 
 
 def siglip_head(name: str, hidden: int, width: int) -> tuple[Tensor, ...]:
@@ -116,13 +107,7 @@ def clip(
         *parts.norm(f"{name}.pre_layrnorm", hidden, bias=True),
         *parts.norm(f"{name}.post_layernorm", hidden, bias=True),
     )
-    layers = vit(
-        Vit(f"{name}.encoder.layers.{{}}."),
-        hidden=hidden,
-        heads=vision.integer("num_attention_heads", low=1),
-        width=vision.integer("intermediate_size"),
-        layers=vision.layers(),
-    )
+    layers = usual(vision, Vit(f"{name}.encoder.layers.{{}}."))
     return (parts.single(Part.VISION, tower), *layers)
 
 
@@ -132,7 +117,6 @@ def pixtral(
     """Pixtral: patches, one RMS norm, layers with gated MLPs and rotary positions; no biases."""
     vision = filled(vision, PIXTRAL_DEFAULTS)
     hidden = vision.integer("hidden_size", low=1)
-    heads = vision.integer("num_attention_heads", low=1)
     style = Vit(
         f"{name}.transformer.layers.{{}}.",
         qkv=("attention.q_proj", "attention.k_proj", "attention.v_proj"),
@@ -149,11 +133,7 @@ def pixtral(
         *patches(f"{name}.patch_conv", hidden, channels, *sides(vision, "patch_size"), bias=False),
         *parts.norm(f"{name}.ln_pre", hidden),
     )
-    width, layers = vision.integer("intermediate_size"), vision.layers()
-    return (
-        parts.single(Part.VISION, tower),
-        *vit(style, hidden=hidden, heads=heads, width=width, layers=layers),
-    )
+    return (parts.single(Part.VISION, tower), *usual(vision, style))
 
 
 def intern(
@@ -163,7 +143,6 @@ def intern(
     rank holds the attention whole. Source: vLLM 0.33, models/interns1_vit.py."""
     vision = filled(vision, INTERN_DEFAULTS)
     hidden = vision.integer("hidden_size", low=1)
-    heads = vision.integer("num_attention_heads", low=1)
     channels = vision.integer("num_channels")
     layer_norm = vision.text("norm_type", default="layer_norm") == "layer_norm"
     qk_norm = ("attention.q_norm", "attention.k_norm") if vision.flag("use_qk_norm") else ()
@@ -204,11 +183,7 @@ def intern(
         ),
         *(() if pooled else parts.norm(f"{name}.layernorm", hidden, bias=True)),
     )
-    width, layers = vision.integer("intermediate_size"), vision.layers()
-    return (
-        parts.single(Part.VISION, tower),
-        *vit(style, hidden=hidden, heads=heads, width=width, layers=layers),
-    )
+    return (parts.single(Part.VISION, tower), *usual(vision, style))
 
 
 def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
@@ -216,7 +191,6 @@ def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...
     internvl.py): joint qkv, its own names."""
     vision = filled(vision, INTERN_CHAT_DEFAULTS)
     width = vision.integer("hidden_size", low=1)
-    heads = vision.integer("num_attention_heads", low=1)
     qk_norm = ("attn.q_norm", "attn.k_norm") if vision.flag("qk_normalization") else ()
     style = Vit(
         "vision_model.encoder.layers.{}.",
@@ -247,13 +221,7 @@ def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...
     )
     return (
         parts.single(Part.VISION, tower),
-        *vit(
-            style,
-            hidden=width,
-            heads=heads,
-            width=vision.integer("intermediate_size"),
-            layers=vision.layers(),
-        ),
+        *usual(vision, style),
         parts.single(Part.PROJECTOR, projector),
     )
 
@@ -263,10 +231,7 @@ def idefics(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     patches."""
     vision = filled(vision, IDEFICS_DEFAULTS)
     tower = siglip(
-        Config({**vision.values, "vision_use_head": False}, vision.where),
-        config,
-        hidden,
-        name="model.vision_model",
+        overruled(vision, vision_use_head=False), config, hidden, name="model.vision_model"
     )
     gathered = (
         vision.integer("hidden_size", low=1) * config.integer("scale_factor", default=2, low=1) ** 2

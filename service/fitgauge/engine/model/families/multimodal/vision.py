@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families.dense.dense import Reader
+from fitgauge.engine.model.families.dense.dense import Reader, readers
 from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
 from fitgauge.engine.model.families.multimodal import (
     ernie,
@@ -21,6 +21,7 @@ from fitgauge.engine.model.families.multimodal import (
     towers,
 )
 from fitgauge.engine.model.families.multimodal.wrapper import Wrapper, read_wrapped
+from fitgauge.engine.model.families.stack import overruled
 from fitgauge.engine.model.spec import ModelSpec
 
 
@@ -175,19 +176,13 @@ WRAPPERS: Mapping[str, Wrapper] = {
 }  # fmt: skip
 
 
-def _reader(wrapper: Wrapper) -> Reader:
-    return lambda config: read_wrapped(config, wrapper)
-
-
 def read_mllama(config: Config) -> ModelSpec:
     """Llama 3.2 Vision: its cross attention keeps the tokens of one image."""
     text = {
         **config.section("text_config").values,
         "source_tokens": mllama.image_tokens(config.section("vision_config")),
     }
-    return read_wrapped(
-        Config({**config.values, "text_config": text}, config.where), WRAPPERS["mllama"]
-    )
+    return read_wrapped(overruled(config, text_config=text), WRAPPERS["mllama"])
 
 
 def read_step(config: Config) -> ModelSpec:
@@ -201,16 +196,14 @@ def read_thinker(config: Config) -> ModelSpec:
     """Read a model that hears, whose `thinker_config` is the part that writes: what speaks is
     another part, which engines do not load."""
     thinker = config.section("thinker_config").values
-    outside = {
-        name: value for name, value in config.values.items() if name not in ("thinker_config",)
-    }
+    outside = {name: value for name, value in config.values.items() if name != "thinker_config"}
     values = {**thinker, **outside} if thinker else config.values
     wrapper = WRAPPERS[config.text("model_type")]
     return read_wrapped(Config(values, config.where), wrapper)
 
 
 READERS: dict[str, Reader] = {
-    **{model_type: _reader(wrapper) for model_type, wrapper in WRAPPERS.items()},
+    **readers(read_wrapped, WRAPPERS),
     **gemma3n.READERS,
     **gemma4.READERS,
     "mllama": read_mllama,

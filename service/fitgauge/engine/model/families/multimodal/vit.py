@@ -42,6 +42,17 @@ class Vit:
     """Tensors that a layer has in addition."""
 
 
+def usual(vision: Config, style: Vit) -> tuple[Block, ...]:
+    """Return the layers of a tower whose sizes stand under the usual names."""
+    return vit(
+        style,
+        hidden=vision.integer("hidden_size", low=1),
+        heads=vision.integer("num_attention_heads", low=1),
+        width=vision.integer("intermediate_size"),
+        layers=vision.layers(),
+    )
+
+
 def vit(
     style: Vit,
     *,
@@ -63,17 +74,9 @@ def vit(
     widening, narrowing = (Split.NONE, Split.NONE) if style.whole_mlp else (column, row)
     tensors = (
         *parts.norms(style.norms, hidden, bias=style.norm_bias),
-        *[
-            t
-            for name in style.qkv
-            for t in parts.linear(name, rows, hidden, heads_out, units=heads, bias=style.qkv_bias)
-        ],
+        *parts.linears(style.qkv, rows, hidden, heads_out, units=heads, bias=style.qkv_bias),
         *parts.linear(style.out, hidden, inner, heads_in, units=heads, bias=style.out_bias),
-        *[
-            tensor
-            for name in ups
-            for tensor in parts.linear(name, width, hidden, widening, bias=style.mlp_bias)
-        ],
+        *parts.linears(ups, width, hidden, widening, bias=style.mlp_bias),
         *parts.linear(down, hidden, width, narrowing, bias=style.mlp_bias),
         *style.extras,
     )

@@ -20,6 +20,7 @@ from fitgauge.engine.model.families.stack import (
     heads,
     interval_kinds,
     is_recurrent,
+    overruled,
     rotary,
     vector,
 )
@@ -181,10 +182,8 @@ def read_qwen3_5(config: Config) -> ModelSpec:
 def read_qwen3_5_moe(config: Config) -> ModelSpec:
     """Return the language model of Qwen3.5, the mixtures: every layer is one (transformers reads
     no `mlp_only_layers` here)."""
-    dense = {"mlp_only_layers": None, "decoder_sparse_step": None}
-    return read_gated_delta(
-        Config({**QWEN3_5_MOE_DEFAULTS, **config.values, **dense}, config.where), "apart"
-    )
+    config = overruled(config, mlp_only_layers=None, decoder_sparse_step=None)
+    return read_gated_delta(filled(config, QWEN3_5_MOE_DEFAULTS), "apart")
 
 
 _SHARED_DEFAULTS = {

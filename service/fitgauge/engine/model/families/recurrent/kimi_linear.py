@@ -115,13 +115,9 @@ def kda_tensors(config: Config, hidden: int) -> tuple[Tensor, ...]:
         )
     )
     return (
-        *[
-            t
-            for name in "qkv"
-            for t in parts.linear(
-                f"self_attn.{name}_proj", inner, hidden, Split.COLUMN, units=count
-            )
-        ],
+        *parts.linears(
+            (f"self_attn.{name}_proj" for name in "qkv"), inner, hidden, Split.COLUMN, units=count
+        ),
         *[
             t
             for name in "qkv"

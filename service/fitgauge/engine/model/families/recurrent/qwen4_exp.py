@@ -149,12 +149,7 @@ def _ngrams(config: Config) -> tuple[Tensor, ...]:
     count = (config.integer("ngram_size", low=2) - 1) * config.integer("heads_per_ngram", low=1)
     rows = count * config.integer("ngram_vocab_size_base", low=1, high=_MOST_ROWS)
     return (
-        Tensor(
-            "ple.ple_embedding.ngram_embedding.weight",
-            (rows, width // count),
-            Kind.EMBEDDING,
-            Split.VOCABULARY,
-        ),
+        parts.word_table("ple.ple_embedding.ngram_embedding", rows, width // count),
         *parts.linear("ple.kv_proj", wide + hidden, width),
         *[
             tensor

@@ -29,11 +29,12 @@ def read_rwkv(config: Config) -> ModelSpec:
         ],
         vector("attention.time_decay", inner),
         vector("attention.time_first", inner),
-        *[
-            tensor
-            for name in ("key", "value", "receptance")
-            for tensor in parts.linear(f"attention.{name}", inner, hidden, Split.COLUMN)
-        ],
+        *parts.linears(
+            (f"attention.{name}" for name in ("key", "value", "receptance")),
+            inner,
+            hidden,
+            Split.COLUMN,
+        ),
         *parts.linear("attention.output", hidden, inner, Split.ROW),
         *parts.linear("feed_forward.key", width, hidden, Split.COLUMN),
         *parts.linear("feed_forward.receptance", hidden, hidden, Split.COLUMN),

@@ -14,6 +14,7 @@ from fitgauge.engine.model.families.stack import (
     heads,
     is_recurrent,
     kinds,
+    overruled,
     rotary,
 )
 from fitgauge.engine.model.mixers import Recurrent, State
@@ -26,9 +27,7 @@ def read_lfm2(config: Config) -> ModelSpec:
     experts = config.text("model_type") == "lfm2_moe"
     config = filled(config, MOE_DEFAULTS if experts else DEFAULTS)
     if config.has("tie_embedding"):
-        config = Config(
-            {**config.values, "tie_word_embeddings": config.values["tie_embedding"]}, config.where
-        )
+        config = overruled(config, tie_word_embeddings=config.values["tie_embedding"])
     hidden, count = config.integer("hidden_size", low=1), config.layers()
     attends = config.items("full_attn_idxs") if config.has("full_attn_idxs") else range(count)
     types = kinds(config, "layer_types", layers=count) or [

@@ -58,6 +58,17 @@ class Config:
         self.values = values
         self.where = where
 
+    def with_defaults(self, defaults: Mapping[str, Any]) -> "Config":
+        """Return the config with `defaults` where it does not hold a key: published config.json
+        files leave out what equals those of their configuration class. A key that is there and
+        null stays null."""
+        return Config({**defaults, **self.values}, self.where)
+
+    def with_values(self, **values: object) -> "Config":
+        """Return the config with `values` in place of its own: what a family's code does whatever
+        its config says."""
+        return Config({**self.values, **values}, self.where)
+
     @property
     def nested(self) -> bool:
         """Whether this is a section of a config.json rather than the whole of it."""

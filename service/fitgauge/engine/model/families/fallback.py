@@ -22,7 +22,6 @@ from fitgauge.engine.model.families.dense.dense import (
     layer_windows,
     read_stack,
 )
-from fitgauge.engine.model.families.dense.gpt2_era import amended
 from fitgauge.engine.model.families.mixture import latent
 from fitgauge.engine.model.families.multimodal import vit
 from fitgauge.engine.model.families.recurrent import gated_delta
@@ -162,7 +161,7 @@ def with_tie(inner: Config, config: Config) -> Config:
     which does not write defaults out."""
     if inner.has("tie_word_embeddings"):
         return inner
-    return amended(inner, tie_word_embeddings=config.flag("tie_word_embeddings", default=True))
+    return inner.with_values(tie_word_embeddings=config.flag("tie_word_embeddings", default=True))
 
 
 def similar_family(config: Config, readers: Mapping[str, Reader]) -> str:
@@ -206,7 +205,7 @@ def renamed(config: Config) -> Config:
         for name, others in MIXTURE_SYNONYMS.items()
         if not config.has(name) and config.has(*others)
     }
-    return amended(config, **values)
+    return config.with_values(**values)
 
 
 def layer(config: Config, kind: str, window: int | None, *, routed: bool) -> parts.Layer:
@@ -228,7 +227,7 @@ def mixing(
         return latent.attention_tensors(config, mixer), mixer
     single = config.flag("multi_query") and not config.has("num_key_value_heads")
     grouped = grouped_attention(
-        amended(config, num_key_value_heads=1) if single else config, window=window
+        config.with_values(num_key_value_heads=1) if single else config, window=window
     )
     grouped = msgspec.structs.replace(
         grouped, value_dim=config.integer("v_head_dim", default=grouped.head_dim)

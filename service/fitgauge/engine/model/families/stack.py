@@ -1,10 +1,7 @@
-"""A decoder put together from its layers, as the recurrent, hybrid and multimodal families need it.
+"""A decoder put together from its layers, as the recurrent, hybrid and multimodal families need
+it."""
 
-`filled` lays the defaults of a transformers configuration class under a config: published
-config.json files leave out what equals them."""
-
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
@@ -20,18 +17,6 @@ LINEAR_ATTENTION = frozenset(
 )
 """Names of `layer_types` that mean a recurrent layer. Source: transformers 5.23,
 configuration_utils.remap_legacy_layer_types."""
-
-
-def filled(config: Config, defaults: Mapping[str, Any]) -> Config:
-    """`config` with `defaults` where it does not hold a key. A key that is there and null stays
-    null."""
-    return Config({**defaults, **config.values}, config.where)
-
-
-def overruled(config: Config, **values: object) -> Config:
-    """`config` with `values` in place of its own: what a family's code does whatever its config
-    says."""
-    return Config({**config.values, **values}, config.where)
 
 
 def decoder(
@@ -100,7 +85,7 @@ def heads(config: Config, *, window: int | None = None, head_dim: int | None = N
 def rotary(config: Config, head_dim: int, *, fraction: float = 1.0) -> tuple[RotaryTable, ...]:
     """Return the tables of a decoder's rotary embedding, which turns `fraction` of a head where
     the config is silent."""
-    filled_config = filled(config, {"partial_rotary_factor": fraction})
+    filled_config = config.with_defaults({"partial_rotary_factor": fraction})
     return rotary_tables.rotary_tables(filled_config, head_dim, positions=context_length(config))
 
 

@@ -23,7 +23,7 @@ from fitgauge.engine.model.families.dense.dense import (
     read_stack,
 )
 from fitgauge.engine.model.families.dense.dialects import LLAMA, QWEN2, UNBIASED, reader
-from fitgauge.engine.model.families.dense.gpt2_era import BLOOM, amended
+from fitgauge.engine.model.families.dense.gpt2_era import BLOOM
 from fitgauge.engine.model.families.experts import NUMBERED, Naming
 from fitgauge.engine.model.families.mixture.mixture import Family, read_mixture
 from fitgauge.engine.model.spec import Block, ModelSpec, Part
@@ -72,7 +72,7 @@ def read_baichuan(config: Config) -> ModelSpec:
     alibi = not config.has("max_position_embeddings")
     positions = config.integer("max_position_embeddings", "model_max_length", default=4096)
     return read_dense(
-        amended(config, max_position_embeddings=positions),
+        config.with_values(max_position_embeddings=positions),
         replace(BAICHUAN, rotary="none" if alibi else "tables"),
     )
 
@@ -81,8 +81,7 @@ def read_qwen(config: Config) -> ModelSpec:
     """Qwen 1: `intermediate_size` is the two halves of the gated MLP together; `kv_channels` is
     the head."""
     full = completed(config)
-    with_width = amended(
-        full,
+    with_width = full.with_values(
         intermediate_size=full.integer("intermediate_size") // 2,
         head_dim=full.integer("kv_channels", default=128),
     )
@@ -99,8 +98,7 @@ def read_chatglm(config: Config) -> ModelSpec:
     groups = heads
     if full.flag("multi_query_attention"):
         groups = full.integer("multi_query_group_num", default=1, low=1)
-    with_width = amended(
-        full,
+    with_width = full.with_values(
         num_key_value_heads=groups,
         head_dim=full.integer("kv_channels", default=128),
         partial_rotary_factor=0.5,
@@ -121,8 +119,7 @@ def read_chatglm(config: Config) -> ModelSpec:
 def read_chatglm_6b(config: Config) -> ModelSpec:
     """Return the first ChatGLM-6B: LayerNorms with a shift, a plain MLP, biases everywhere, tied
     words; positions in two dimensions rotate half of a head each."""
-    sized = amended(
-        config,
+    sized = config.with_values(
         intermediate_size=config.integer("inner_hidden_size"),
         max_position_embeddings=config.integer("max_sequence_length", default=2048),
         tie_word_embeddings=True,
@@ -196,7 +193,7 @@ def searched_layer(config: Config, block: Config, hidden: int, heads: int) -> pa
     )
     intermediate = ffn_width(config, ffn, hidden)
     whole = dense_layer(
-        amended(config, num_key_value_heads=kv_heads), LLAMA, hidden, intermediate, None
+        config.with_values(num_key_value_heads=kv_heads), LLAMA, hidden, intermediate, None
     )
     dropped = [
         *(("self_attn.", "input_layernorm.") if attention.flag("no_op") else ()),

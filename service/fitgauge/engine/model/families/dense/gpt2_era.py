@@ -7,7 +7,6 @@ Conv1D is given as (out, in) like every linear."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
@@ -96,7 +95,7 @@ def read_gpt_neo(config: Config) -> ModelSpec:
         for kind in attention_kinds(full)
     ]
     return read_dense(
-        amended(full, layer_types=types, sliding_window=full.integer("window_size")),
+        full.with_values(layer_types=types, sliding_window=full.integer("window_size")),
         replace(GPT_NEO, window="pattern"),
     )
 
@@ -130,8 +129,8 @@ def read_gpt_neox_japanese(config: Config) -> ModelSpec:
     """GPT-NeoX Japanese: no biases, but one after the last layer's attention."""
     full = completed(config)
     hidden = full.integer("hidden_size", low=1)
-    with_width = amended(
-        full, intermediate_size=full.integer("intermediate_multiple_size") * hidden
+    with_width = full.with_values(
+        intermediate_size=full.integer("intermediate_multiple_size") * hidden
     )
     dialect = replace(
         GPT_NEOX, stem="gpt_neox_japanese", qkv_bias=False, out_bias=False, mlp_bias=False
@@ -169,7 +168,7 @@ def read_falcon(config: Config) -> ModelSpec:
         norms = ("ln_attn", "ln_mlp") if two_norms else ("input_layernorm",)
     dialect = replace(FALCON, norms=norms, rotary="none" if full.flag("alibi") else "tables")
     return msgspec.structs.replace(
-        read_dense(amended(full, num_key_value_heads=kv_heads), dialect),
+        read_dense(full.with_values(num_key_value_heads=kv_heads), dialect),
         sequential_branches=not (parallel or grouped),
     )
 
@@ -178,7 +177,7 @@ def read_gpt_bigcode(config: Config) -> ModelSpec:
     """SantaCoder and StarCoder: GPT-2 with one KV head for all query heads."""
     full = completed(config)
     return read_dense(
-        amended(full, num_key_value_heads=1 if full.flag("multi_query") else None), GPT2
+        full.with_values(num_key_value_heads=1 if full.flag("multi_query") else None), GPT2
     )
 
 
@@ -229,11 +228,6 @@ def project(hidden: int, width: int) -> Block:
     return parts.single(
         Part.LANGUAGE, (*inward, *parts.linear("model.decoder.project_out", width, hidden))
     )
-
-
-def amended(config: Config, **values: Any) -> Config:  # noqa: ANN401
-    """Return the config with some values replaced by what they mean."""
-    return Config({**config.values, **values}, config.where)
 
 
 DIALECTS: Mapping[str, Dialect] = {

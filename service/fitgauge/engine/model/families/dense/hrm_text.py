@@ -21,8 +21,8 @@ _DEFAULTS = {
 def read_hrm_text(config: Config) -> ModelSpec:
     """Return the ModelSpec of HRM-Text. Raises MalformedModelError where a size is missing or
     absurd."""
-    config = stack.filled(config, _DEFAULTS)
-    mixer = stack.heads(stack.overruled(config, num_key_value_heads=None))
+    config = config.with_defaults(_DEFAULTS)
+    mixer = stack.heads(config.with_values(num_key_value_heads=None))
     count = config.layers("num_layers_per_stack")
     high, low = config.integer("H_cycles", low=1), config.integer("L_cycles", low=1)
     low_layer, high_layer = _layer(config, mixer, high * low), _layer(config, mixer, high)

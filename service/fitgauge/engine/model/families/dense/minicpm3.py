@@ -9,7 +9,6 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.defaults import completed
 from fitgauge.engine.model.families.dense.dense import Dialect, Reader, read_stack
 from fitgauge.engine.model.families.mixture import latent
-from fitgauge.engine.model.families.stack import overruled
 from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Mlp, ModelSpec
 
@@ -31,7 +30,7 @@ def read_minicpm3(config: Config) -> ModelSpec:
         mixers=(plain_attention(heads, width),),
         mlp=Mlp(intermediate_size=intermediate),
     )
-    rotated = overruled(full, head_dim=projected.rope_dim)
+    rotated = full.with_values(head_dim=projected.rope_dim)
     return read_stack(rotated, Dialect(), [layer] * full.layers())
 
 

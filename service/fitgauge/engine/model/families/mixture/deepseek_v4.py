@@ -37,7 +37,7 @@ may give `compress_rates`."""
 def read_compressed(config: Config) -> ModelSpec:
     """Return the ModelSpec of a DeepSeek V4. Raises MalformedModelError where a size is missing
     or absurd."""
-    config = stack.filled(config, DEFAULTS)
+    config = config.with_defaults(DEFAULTS)
     hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
     tied = config.flag("tie_word_embeddings")
     kinds, hashed = layer_kinds(config), hash_layers(config)

@@ -38,7 +38,7 @@ JETMOE: Mapping[str, Any] = {
 def read_granite(config: Config) -> ModelSpec:
     """Return the ModelSpec of a Granite MoE, with the shared MLP that `shared_intermediate_size`
     may add."""
-    config = stack.filled(config, GRANITE)
+    config = config.with_defaults(GRANITE)
     layer = granite_layer(config)
     tables = rotary_tables(
         config, stack.heads(config).head_dim, positions=config.integer("max_position_embeddings")
@@ -83,7 +83,7 @@ def granite_layer(config: Config) -> parts.Layer:
 def read_dbrx(config: Config) -> ModelSpec:
     """Return the ModelSpec of a DBRX: sizes under names of its own, in sections for attention
     and MLP."""
-    config = stack.filled(config, DBRX)
+    config = config.with_defaults(DBRX)
     hidden, vocabulary = config.integer("d_model", low=1), config.integer("vocab_size", low=1)
     layer = dbrx_layer(config)
     positions = config.integer("max_seq_len")
@@ -152,7 +152,7 @@ def packed_projection(
 
 def read_jetmoe(config: Config) -> ModelSpec:
     """Return the ModelSpec of a JetMoE, whose query and output projections are experts too."""
-    config = stack.filled(config, JETMOE)
+    config = config.with_defaults(JETMOE)
     head_dim = config.integer("kv_channels", low=1)
     tables = rotary_tables(config, head_dim, positions=config.integer("max_position_embeddings"))
     return stack.decoder(

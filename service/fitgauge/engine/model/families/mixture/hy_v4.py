@@ -39,7 +39,7 @@ _FAMILY = latent.Family(
 
 def read(config: Config) -> ModelSpec:
     """Return the ModelSpec of a HY V4 config."""
-    config = stack.filled(config, _DEFAULTS)
+    config = config.with_defaults(_DEFAULTS)
     count = config.layers()
     kinds = list(zip(schedules.after_dense(config, count), _indexers(config, count), strict=True))
     by_kind = {kind: _layer(config, *kind, mixes=True) for kind in dict.fromkeys(kinds)}

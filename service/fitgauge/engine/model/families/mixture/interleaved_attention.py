@@ -49,7 +49,7 @@ def read_gpt_oss(config: Config) -> ModelSpec:
     scaled = (
         {"rope_parameters": config.values["rope_scaling"]} if config.has("rope_scaling") else {}
     )
-    config = stack.filled(Config({**scaled, **config.values}, config.where), GPT_OSS)
+    config = Config({**scaled, **config.values}, config.where).with_defaults(GPT_OSS)
     count = config.layers()
     layers = [
         gpt_oss_layer(config, window)
@@ -86,7 +86,7 @@ def gpt_oss_layer(config: Config, window: int | None) -> parts.Layer:
 def read_llama4(config: Config, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
     """Return the ModelSpec of a Llama 4's language model; `base` and `head` are where the
     multimodal checkpoint keeps it. Layers that attend within chunks alone rotate."""
-    config = stack.filled(config, LLAMA4)
+    config = config.with_defaults(LLAMA4)
     count = config.layers()
     chunks, routed = chunked_layers(config, count), llama4_mixtures(config, count)
     layers = [
@@ -154,7 +154,7 @@ def llama4_feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed
 def read_afmoe(config: Config) -> ModelSpec:
     """Return the ModelSpec of an AFMoE: gated attention, four norms a layer, full attention in
     every fourth layer."""
-    config = stack.filled(config, AFMOE)
+    config = config.with_defaults(AFMOE)
     count = config.layers()
     windows = schedules.every_nth_full("global_attn_every_n_layers", period=4)(config, count)
     dense = config.integer("num_dense_layers", default=0)

@@ -29,7 +29,7 @@ _NAMING = Naming(
 
 def read_laguna(config: Config) -> ModelSpec:
     """Return the ModelSpec of a Laguna."""
-    config = stack.filled(config, DEFAULTS)
+    config = config.with_defaults(DEFAULTS)
     count = config.layers()
     kinds = stack.kinds(config, "layer_types", layers=count) or ["full_attention"] * count
     routed = schedules.after_dense(config, count)

@@ -41,7 +41,7 @@ class Family:
 
 def read_latent(config: Config, family: Family) -> ModelSpec:
     """Return the ModelSpec of an MLA decoder."""
-    config = stack.filled(config, family.defaults)
+    config = config.with_defaults(family.defaults)
     count = config.layers()
     sparse = schedules.after_dense(config, count) if family.experts else [False] * count
     indexed = full_indexers(config, count) if family.indexer else [False] * count

@@ -31,7 +31,7 @@ DEFAULTS: Mapping[str, Any] = {
 def read_longcat(config: Config) -> ModelSpec:
     """Return the ModelSpec of a LongCat Flash. Raises MalformedModelError where a size is
     missing or absurd."""
-    config = stack.filled(config, DEFAULTS)
+    config = config.with_defaults(DEFAULTS)
     layers = [layer(config)] * config.layers("num_layers")
     spec = stack.decoder(
         config, layers, rotary_tables=(table(config, config.integer("qk_rope_head_dim")),)

@@ -37,7 +37,7 @@ NAMING = Naming(
 def read_sparse(config: Config, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
     """Return the ModelSpec of a MiniMax M3 without its vision tower; `base` and `head` are where
     a multimodal checkpoint keeps it."""
-    config = stack.filled(config, DEFAULTS)
+    config = config.with_defaults(DEFAULTS)
     count = config.layers()
     routed, indexed = schedules.after_dense(config, count), sparse_layers(config, count)
     layers = [

@@ -62,7 +62,7 @@ class Family:
 
 def read_mixture(config: Config, family: Family) -> ModelSpec:
     """Return the ModelSpec of a mixture."""
-    config = stack.filled(config, family.defaults)
+    config = config.with_defaults(family.defaults)
     count = config.layers()
     windows, sparse = family.windows(config, count), family.sparse(config, count)
     kinds = list(zip(windows, sparse, strict=True))

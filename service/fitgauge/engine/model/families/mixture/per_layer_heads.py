@@ -36,7 +36,7 @@ MIMO: Mapping[str, Any] = {
 def read_step(config: Config, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
     """Return the ModelSpec of a Step 3.5 or 3.7 without its vision tower; `base` and `head` are
     where a multimodal checkpoint keeps it."""
-    config = stack.filled(config, STEP)
+    config = config.with_defaults(STEP)
     count = config.layers()
     ahead = config.integer(*mtp.COUNT, default=0, high=64)
     kinds = layer_kinds(config, count + ahead)
@@ -157,7 +157,7 @@ def per_layer(config: Config, name: str, layers: int) -> list[Any]:
 def read_mimo(config: Config) -> ModelSpec:
     """Return the ModelSpec of a MiMo V2: keys wider than values, sliding layers with twice the
     KV heads and a sink a head."""
-    config = stack.filled(config, MIMO)
+    config = config.with_defaults(MIMO)
     count = config.layers()
     slides = mimo_slides(config, count)
     routed = mimo_mixtures(config, count)

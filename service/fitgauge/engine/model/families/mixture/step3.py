@@ -26,7 +26,7 @@ DEFAULTS: Mapping[str, Any] = {
 def read_step3(config: Config) -> ModelSpec:
     """Return the language model of Step 3."""
     positions = config.integer("max_position_embedding", "max_seq_len", default=65536)
-    config = stack.filled(config, {**DEFAULTS, "max_position_embeddings": positions})
+    config = config.with_defaults({**DEFAULTS, "max_position_embeddings": positions})
     count = config.layers()
     enumerated = config.has("moe_layers_enum")
     routed = step_mixtures(config, count) if enumerated else [index > 0 for index in range(count)]

@@ -7,7 +7,6 @@ whole on every rank."""
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.multimodal.vit import patches, whole
-from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor
 
@@ -15,7 +14,7 @@ from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor
 def whisper(audio: Config, hidden: int) -> tuple[Block, ...]:
     """Whisper's encoder behind Qwen2-Audio: two convolutions, learned positions, layers whose
     keys have no bias, one linear."""
-    audio = filled(audio, WHISPER_DEFAULTS)
+    audio = audio.with_defaults(WHISPER_DEFAULTS)
     width = audio.integer("d_model", low=1)
     heads = audio.integer("encoder_attention_heads", low=1)
     inner = audio.integer("encoder_ffn_dim")
@@ -67,7 +66,7 @@ def whisper_layer(width: int, heads: int, inner: int, *, key_bias: bool = False)
 def conformer(audio: Config, hidden: int) -> tuple[Block, ...]:
     """Gemma 4's conformer: two convolutions, layers of MLP, attention, convolution and MLP, two
     linears to the language model."""
-    audio = filled(audio, CONFORMER_DEFAULTS)
+    audio = audio.with_defaults(CONFORMER_DEFAULTS)
     width = audio.integer("hidden_size", low=1)
     heads = audio.integer("num_attention_heads", low=1)
     kernel = audio.integer("conv_kernel_size")

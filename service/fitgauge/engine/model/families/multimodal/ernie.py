@@ -14,7 +14,6 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.mixture import mixture
 from fitgauge.engine.model.families.multimodal.vit import Vit, patches, vit
-from fitgauge.engine.model.families.stack import filled, overruled
 from fitgauge.engine.model.spec import Block, ModelSpec, Part, Split, Tensor
 from fitgauge.errors import MalformedModelError
 
@@ -37,7 +36,7 @@ def read_text(config: Config) -> ModelSpec:
     text, images = _widths(config)
     counts = config.values.get("moe_num_experts")
     one = {"moe_num_experts": counts[0]} if isinstance(counts, list) and counts else {}
-    config = overruled(config, **one, moe_intermediate_size=text)
+    config = config.with_values(**one, moe_intermediate_size=text)
     spec = mixture.read_mixture(config, _FAMILY)
     shared = text * config.integer("moe_num_shared_experts", default=2)
     blocks = tuple(
@@ -81,7 +80,7 @@ def _with_images(block: Block, hidden: int, width: int, shared: int) -> Block:
 
 def tower(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Return the tower, and the resampler that merges patches in space, then pairs of frames."""
-    vision = filled(vision, _VISION)
+    vision = vision.with_defaults(_VISION)
     width, inner = vision.integer("hidden_size", low=1), vision.integer("intermediate_size", low=1)
     style = Vit(
         "model.vision_tower.blocks.{}.",

@@ -12,7 +12,7 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.audio import conformer_mlp
 from fitgauge.engine.model.families.multimodal.vit import patches, whole
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
-from fitgauge.engine.model.families.stack import context_length, decoder, filled, kinds
+from fitgauge.engine.model.families.stack import context_length, decoder, kinds
 from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 
@@ -27,7 +27,7 @@ _NORMS = (
 def read_gemma3n(config: Config) -> ModelSpec:
     """Return the language model of Gemma 3n: full attention in every fifth layer, MLPs that may
     differ by layer."""
-    config = filled(config, DEFAULTS)
+    config = config.with_defaults(DEFAULTS)
     hidden = config.integer("hidden_size", low=1)
     per_layer = config.integer("hidden_size_per_layer_input")
     count = config.layers()
@@ -146,7 +146,7 @@ def laurel(config: Config, hidden: int) -> tuple[Tensor, ...]:
 def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Return both towers and what joins them to the language model. The vision tower has one
     size, and its tensors stand as one."""
-    audio = filled(config.section("audio_config"), AUDIO_DEFAULTS)
+    audio = config.section("audio_config").with_defaults(AUDIO_DEFAULTS)
     seen = vision.integer("hidden_size", default=2048, low=1)
     heard = audio.integer("hidden_size", low=1)
     tower = Tensor("model.vision_tower.timm_model", (MOBILENET_V5_300M,), Kind.OTHER)

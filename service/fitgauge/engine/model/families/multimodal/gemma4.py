@@ -13,7 +13,7 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.audio import conformer
 from fitgauge.engine.model.families.multimodal.vit import Vit, vit, whole
-from fitgauge.engine.model.families.stack import context_length, decoder, filled, kinds, vector
+from fitgauge.engine.model.families.stack import context_length, decoder, kinds, vector
 from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
 from fitgauge.errors import MalformedModelError
@@ -47,7 +47,7 @@ class Place:
 
 def read_gemma4(config: Config) -> ModelSpec:
     """Return the language model of Gemma 4."""
-    config = filled(config, DEFAULTS)
+    config = config.with_defaults(DEFAULTS)
     hidden = config.integer("hidden_size", low=1)
     per_layer = config.integer("hidden_size_per_layer_input", default=0)
     where = places(config)
@@ -221,7 +221,7 @@ def diffusion(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Return the towers of DiffusionGemma, and the gated MLP that conditions a canvas on its last
     draft: PyTorch's own linears, in 16 bit and whole on every rank. Source: vLLM 0.33,
     models/diffusion_gemma.py."""
-    text = filled(config.section("text_config"), DEFAULTS)
+    text = config.section("text_config").with_defaults(DEFAULTS)
     inner = config.integer(
         "self_conditioning_size", default=text.integer("intermediate_size"), low=1
     )
@@ -239,7 +239,7 @@ def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
     """Gemma 4's tower: patches by a linear, a table of positions for each axis, layers with four
     norms and head norms; one linear joins it to the language model. vLLM runs transformers' own
     module, whole on every rank."""
-    vision = filled(vision, VISION_DEFAULTS)
+    vision = vision.with_defaults(VISION_DEFAULTS)
     width = vision.integer("hidden_size", low=1)
     heads = vision.integer("num_attention_heads", low=1)
     head_dim = vision.integer("head_dim", low=1)

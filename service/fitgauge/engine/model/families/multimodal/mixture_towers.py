@@ -15,14 +15,13 @@ from fitgauge.engine.model.families.multimodal.vit import (
     vit,
     whole,
 )
-from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Block, Part, Split
 
 
 def llama4(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     """Llama 4: patches by a linear, layers with biases, pixel shuffle and an MLP, one linear to
     the language model."""
-    vision = filled(vision, LLAMA4_DEFAULTS)
+    vision = vision.with_defaults(LLAMA4_DEFAULTS)
     width = vision.integer("hidden_size", low=1)
     patch, inner = vision.integer("patch_size", low=1), vision.integer("intermediate_size")
     style = Vit(
@@ -63,7 +62,7 @@ def llama4(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
 def moonvit(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     """MoonViT of Kimi K2.5: a learned plane of positions, joint qkv, a norm at the end, two
     linears over merged patches."""
-    vision = filled(vision, MOONVIT_DEFAULTS)
+    vision = vision.with_defaults(MOONVIT_DEFAULTS)
     width = vision.integer("vt_hidden_size", "hidden_size", low=1)
     gathered = width * merged_patches(vision)
     projector = (
@@ -84,7 +83,7 @@ def moonvit(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
 def moonvit_k3(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     """MoonViT of Kimi K3: RMS norms, heads over `qkv_hidden_size`, hardly a bias; two linears
     without, and a norm after them."""
-    vision = filled(vision, MOONVIT_K3_DEFAULTS)
+    vision = vision.with_defaults(MOONVIT_K3_DEFAULTS)
     width = vision.integer("vt_hidden_size", low=1)
     gathered = width * merged_patches(vision)
     projector = (
@@ -151,9 +150,8 @@ def minimax_m3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
     """MiniMax M3: a CLIP-like tower over volumes without positions, two linears to the language
     model, two over merged patches."""
     compression = vision.section("img_token_compression_config").values
-    vision = filled(
-        vision,
-        MINIMAX_M3_DEFAULTS | {key: compression[key] for key in _COMPRESSION if key in compression},
+    vision = vision.with_defaults(
+        MINIMAX_M3_DEFAULTS | {key: compression[key] for key in _COMPRESSION if key in compression}
     )
     width = vision.integer("hidden_size", low=1)
     frames = vision.integer("temporal_patch_size", low=1)

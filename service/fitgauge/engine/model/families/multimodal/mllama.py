@@ -11,7 +11,7 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families import rotary_tables
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.vit import Vit, patch_count, patches, vit, whole
-from fitgauge.engine.model.families.stack import decoder, filled, heads, overruled
+from fitgauge.engine.model.families.stack import decoder, heads
 from fitgauge.engine.model.mixers import CrossAttention
 from fitgauge.engine.model.spec import Block, Mlp, ModelSpec, Part, Split
 
@@ -22,7 +22,7 @@ _EXTRA_ROWS = 8
 def read_text(config: Config) -> ModelSpec:
     """Return the language model; `cross_attention_layers` read the image, of `source_tokens`
     tokens, instead of the text."""
-    config = filled(config, TEXT_DEFAULTS)
+    config = config.with_defaults(TEXT_DEFAULTS)
     hidden = config.integer("hidden_size", low=1)
     width = config.integer("intermediate_size")
     vocabulary = config.integer("vocab_size", low=1)
@@ -45,7 +45,7 @@ def read_text(config: Config) -> ModelSpec:
     reading = parts.Layer((*common, *parts.attention(hidden, attention)), (attention,), mlp)
     looking = parts.Layer((*common, *looks), (cross,), mlp)
     stack = [looking if index in crossing else reading for index in range(config.layers())]
-    untied = overruled(config, tie_word_embeddings=False)
+    untied = config.with_values(tie_word_embeddings=False)
     spec = decoder(untied, stack, rotary_tables=(rotary_tables.table(config, attention.head_dim),))
     table = parts.word_table("model.embed_tokens", vocabulary + _EXTRA_ROWS, hidden)
     return replace(spec, blocks=(parts.single(Part.EMBEDDING, (table,)), *spec.blocks[1:]))
@@ -53,14 +53,14 @@ def read_text(config: Config) -> ModelSpec:
 
 def image_tokens(vision: Config) -> int:
     """Return the tokens of one image: tiles x (patches + class token)."""
-    vision = filled(vision, VISION_DEFAULTS)
+    vision = vision.with_defaults(VISION_DEFAULTS)
     return vision.integer("max_num_tiles", low=1) * (patch_count(vision) + 1)
 
 
 def tower(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     """Return patches, positions for every arrangement of tiles, local layers, gated global
     layers; one linear to the language model."""
-    vision = filled(vision, VISION_DEFAULTS)
+    vision = vision.with_defaults(VISION_DEFAULTS)
     width = vision.integer("hidden_size", low=1)
     count = patch_count(vision) + 1
     tiles = vision.integer("max_num_tiles", low=1)

@@ -7,14 +7,13 @@ step3p7.py."""
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.multimodal.vit import Vit, patches, vit, whole
-from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Block, Part, Split
 
 
 def step(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Step 3.7's tower and its linear to the language model; the MLP's width is `mlp_ratio` x
     features."""
-    vision = filled(vision, DEFAULTS)
+    vision = vision.with_defaults(DEFAULTS)
     width = vision.integer("width", "hidden_size", low=1)
     heads = vision.integer("heads", "num_attention_heads", low=1)
     patch, name = vision.integer("patch_size", low=1), "vision_model"

@@ -11,7 +11,6 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.multimodal import audio, towers, vit
 from fitgauge.engine.model.families.multimodal.towers import Tower
-from fitgauge.engine.model.families.stack import filled, overruled
 from fitgauge.engine.model.spec import Block, Part, Split
 
 
@@ -49,7 +48,7 @@ def _line_break(hidden: int) -> Block:
 def paddle_ocr(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """PaddleOCR-VL: SigLIP without its head, a norm and two linears over merged patches, whole on
     every rank."""
-    vision = overruled(vision, vision_use_head=False)
+    vision = vision.with_values(vision_use_head=False)
     tower, width = any_tower(vision, config, hidden)
     merged = width * vision.integer("spatial_merge_size", default=2, low=1) ** 2
     name = "model.projector"
@@ -133,7 +132,7 @@ def cohere2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 
 def cosmos3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Cosmos 3 Edge: SigLIP 2, a norm and two linears over merged patches."""
-    vision = filled(vision, towers.SIGLIP2_DEFAULTS)
+    vision = vision.with_defaults(towers.SIGLIP2_DEFAULTS)
     width = vision.integer("hidden_size", low=1)
     merged = width * vision.integer("spatial_merge_size", default=2, low=1) ** 2
     inner = config.integer("projector_hidden_size", default=11520, low=1)
@@ -143,7 +142,7 @@ def cosmos3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear(f"{name}.linear_fc1", inner, merged, Split.COLUMN, bias=True),
         *parts.linear(f"{name}.linear_fc2", hidden, inner, Split.ROW, bias=True),
     )
-    tower = towers.siglip2(overruled(vision, vision_use_head=False), name="model.visual.encoder")
+    tower = towers.siglip2(vision.with_values(vision_use_head=False), name="model.visual.encoder")
     return (*tower, parts.single(Part.PROJECTOR, projector))
 
 
@@ -172,7 +171,7 @@ def _renamed_whisper(config: Config, hidden: int, *, stacked: int, bias: bool) -
         "encoder_attention_heads": keys.integer("num_attention_heads", default=20, low=1),
         "encoder_ffn_dim": keys.integer("intermediate_size", default=5120, low=1),
     }
-    encoder = audio.whisper(overruled(keys, **renamed), hidden)
+    encoder = audio.whisper(keys.with_values(**renamed), hidden)
     name = "multi_modal_projector"
     projector = (
         *parts.linear(f"{name}.linear_1", hidden, stacked * renamed["d_model"], bias=bias),
@@ -183,7 +182,7 @@ def _renamed_whisper(config: Config, hidden: int, *, stacked: int, bias: bool) -
 
 def lfm2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """LFM2-VL: SigLIP 2, pixel unshuffle, a norm (`projector_use_layernorm`) and two linears."""
-    vision = filled(vision, towers.SIGLIP2_DEFAULTS)
+    vision = vision.with_defaults(towers.SIGLIP2_DEFAULTS)
     width = vision.integer("hidden_size", low=1)
     gathered = width * config.integer("downsample_factor", default=2, low=1) ** 2
     inner = config.integer("projector_hidden_size", default=2560)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.multimodal.vit import Vit, patches, usual, vit, whole
-from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Block, Part, Split
 
 _PLAIN = Vit(
@@ -32,7 +31,7 @@ def volume(vision: Config) -> tuple[int, int, int, int]:
 
 def qwen2(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     """Qwen2-VL: `embed_dim` features; `hidden_size` is the language model's width here."""
-    vision = filled(vision, QWEN2_DEFAULTS)
+    vision = vision.with_defaults(QWEN2_DEFAULTS)
     width, heads = vision.integer("embed_dim", low=1), vision.integer("num_heads", low=1)
     merged = width * vision.integer("spatial_merge_size", low=1) ** 2
     out = vision.integer("hidden_size", low=1)
@@ -74,7 +73,7 @@ def _sizes(vision: Config) -> tuple[int, int, int, int]:
 
 def qwen2_5(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     """Qwen2.5-VL and EXAONE 4.5: RMS norms and gated MLPs with biases."""
-    vision = filled(vision, QWEN2_5_DEFAULTS)
+    vision = vision.with_defaults(QWEN2_5_DEFAULTS)
     width, heads, merged, out = _sizes(vision)
     style = replace(_GATED, prefix="visual.blocks.{}.")
     inner, layers = vision.integer("intermediate_size"), vision.layers("depth")
@@ -91,7 +90,7 @@ def qwen3(
 ) -> tuple[Block, ...]:
     """Qwen3-VL and Qwen3.5: learned positions, and with `deepstack` one more merger for each
     layer of `deepstack_visual_indexes`."""
-    vision = filled(vision, QWEN3_DEFAULTS)
+    vision = vision.with_defaults(QWEN3_DEFAULTS)
     width, heads, merged, out = _sizes(vision)
     style = replace(_PLAIN, mlp=("mlp.linear_fc1", "mlp.linear_fc2"))
     tower = (
@@ -138,7 +137,7 @@ def _glm_merger(width: int, out: int, inner: int, merge: int) -> Block:
 def glm4(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     """GLM-4.1V and 4.5V: RMS norms, gated MLPs as wide as the output, a convolution that merges
     patches, a gated merger."""
-    vision = filled(vision, GLM4_DEFAULTS)
+    vision = vision.with_defaults(GLM4_DEFAULTS)
     width, heads = vision.integer("hidden_size", low=1), vision.integer("num_heads", low=1)
     out = vision.integer("out_hidden_size", low=1)
     inner = vision.integer("intermediate_size")
@@ -162,7 +161,7 @@ def glm4(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
 def glm_ocr(vision: Config, config: Config, _hidden: int) -> tuple[Block, ...]:
     """GLM-OCR: GLM-4V's tower without learned positions, with norms of queries and keys, and a
     merger as wide as the language model's MLP."""
-    vision = filled(vision, GLM_OCR_DEFAULTS)
+    vision = vision.with_defaults(GLM_OCR_DEFAULTS)
     width, heads = vision.integer("hidden_size", low=1), vision.integer("num_heads", low=1)
     out = vision.integer("out_hidden_size", low=1)
     merge = vision.integer("spatial_merge_size", low=1)
@@ -188,7 +187,7 @@ def glm_ocr(vision: Config, config: Config, _hidden: int) -> tuple[Block, ...]:
 def muse_glimmer(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Muse Glimmer: positions of a grid, attention that ranks divide and MLPs that they do not,
     three linears."""
-    vision = filled(vision, MUSE_GLIMMER_DEFAULTS)
+    vision = vision.with_defaults(MUSE_GLIMMER_DEFAULTS)
     width, patch = vision.integer("hidden_size", low=1), vision.integer("patch_size", low=1)
     out = config.integer("out_hidden_size", default=6144, low=1)
     middle = config.integer("projector_hidden_size", default=4096, low=1)

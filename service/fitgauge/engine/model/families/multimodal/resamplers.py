@@ -14,13 +14,12 @@ from fitgauge.engine.model.families.multimodal.vit import (
     usual,
     whole,
 )
-from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Block, Part, Split, Tensor
 
 
 def blip2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """BLIP-2: a vision transformer with a class token, a Q-Former and one linear."""
-    vision = filled(vision, BLIP2_DEFAULTS)
+    vision = vision.with_defaults(BLIP2_DEFAULTS)
     width, name = vision.integer("hidden_size", low=1), "vision_model"
     tower = (
         whole(f"{name}.embeddings.class_embedding", 1, 1, width),
@@ -34,7 +33,7 @@ def blip2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         out="self_attn.projection",
         qkv_bias=vision.flag("qkv_bias", default=True),
     )
-    former = filled(config.section("qformer_config"), QFORMER_DEFAULTS)
+    former = config.section("qformer_config").with_defaults(QFORMER_DEFAULTS)
     inner = former.integer("hidden_size", low=1)
     joint = (
         whole("query_tokens", 1, config.integer("num_query_tokens", default=32, low=1), inner),
@@ -85,7 +84,7 @@ def _attention(name: str, hidden: int, seen: int) -> tuple[Tensor, ...]:
 
 def aria(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Aria: the tower of Idefics 3, queries that attend to its features, an MLP."""
-    vision = filled(vision, ARIA_DEFAULTS)
+    vision = vision.with_defaults(ARIA_DEFAULTS)
     width, tower = vision.integer("hidden_size", low=1), "model.vision_tower"
     embeddings = (
         *patches(f"{tower}.embeddings.patch_embedding", width, 3, *sides(vision, "patch_size")),

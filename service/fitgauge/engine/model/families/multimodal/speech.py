@@ -10,7 +10,6 @@ from fitgauge.engine.model.families.multimodal import qwen_vision
 from fitgauge.engine.model.families.multimodal.audio import WHISPER_DEFAULTS, whisper, whisper_layer
 from fitgauge.engine.model.families.multimodal.resamplers import former_layers
 from fitgauge.engine.model.families.multimodal.vit import patches, whole
-from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor
 
@@ -38,7 +37,7 @@ _FORMER = {
 def qwen2_5_omni(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Return the towers of Qwen2.5-Omni's thinker: that of Qwen2.5-VL, and Whisper's encoder with
     two learned tokens and one linear."""
-    audio = filled(config.section("audio_config"), WHISPER_DEFAULTS | {"output_dim": 3584})
+    audio = config.section("audio_config").with_defaults(WHISPER_DEFAULTS | {"output_dim": 3584})
     width, out = audio.integer("d_model", low=1), audio.integer("output_dim", low=1)
     name = "audio_tower"
     own = (
@@ -63,7 +62,7 @@ def qwen3_omni(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
 
 def qwen3_asr(_vision: Config, config: Config, _hidden: int) -> tuple[Block, ...]:
     """Qwen3-ASR: three convolutions in two dimensions, Whisper's layers, two linears."""
-    audio = filled(config.section("audio_config"), _QWEN3_AUDIO)
+    audio = config.section("audio_config").with_defaults(_QWEN3_AUDIO)
     width, out = audio.integer("d_model", low=1), audio.integer("output_dim", low=1)
     channels, bins = audio.integer("downsample_hidden_size", low=1), audio.integer("num_mel_bins")
     for _ in range(3):
@@ -104,7 +103,7 @@ def ultravox(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Ultravox: Whisper's encoder, and two linears over `stack_factor` positions with a norm before
     and one after either."""
     encoder = whisper(config.section("audio_config"), hidden)
-    audio = filled(config.section("audio_config"), WHISPER_DEFAULTS)
+    audio = config.section("audio_config").with_defaults(WHISPER_DEFAULTS)
     width = audio.integer("d_model", low=1)
     stacked = width * config.integer("stack_factor", default=8, low=1)
     inner = config.integer("hidden_size", default=4096, low=2)
@@ -123,7 +122,7 @@ def ultravox(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 def glm_asr(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """GLM-ASR: Whisper's convolutions and layers with rotary positions, two linears over as many
     frames as an MLP is wide."""
-    audio = filled(config.section("audio_config"), _GLM_AUDIO)
+    audio = config.section("audio_config").with_defaults(_GLM_AUDIO)
     width, wide = audio.integer("hidden_size", low=1), audio.integer("intermediate_size", low=1)
     name, joint = "audio_tower", "multi_modal_projector"
     own = (
@@ -146,7 +145,7 @@ def glm_asr(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 
 def granite_speech(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Granite Speech: a conformer, and queries of a Q-Former that read windows of it."""
-    audio = filled(config.section("encoder_config"), _CONFORMER)
+    audio = config.section("encoder_config").with_defaults(_CONFORMER)
     width, out = audio.integer("hidden_dim", low=1), audio.integer("output_dim", low=1)
     own = (
         *parts.linear("encoder.input_linear", width, audio.integer("input_dim", low=1), bias=True),
@@ -154,7 +153,7 @@ def granite_speech(_vision: Config, config: Config, hidden: int) -> tuple[Block,
         *parts.linear("encoder.out_mid", width, out, Split.ROW, bias=True),
     )
     layers = [_conformer_layer(audio, width)] * audio.layers("num_layers")
-    former = filled(config.section("projector_config"), _FORMER)
+    former = config.section("projector_config").with_defaults(_FORMER)
     inner = former.integer("hidden_size", low=1)
     queries = config.integer("window_size", default=15, low=1) // config.integer(
         "downsample_rate", default=5, low=1

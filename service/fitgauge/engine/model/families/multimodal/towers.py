@@ -19,7 +19,6 @@ from fitgauge.engine.model.families.multimodal.vit import (
     usual,
     whole,
 )
-from fitgauge.engine.model.families.stack import filled, overruled
 from fitgauge.engine.model.spec import Block, Part, Split, Tensor
 
 Tower = Callable[[Config, Config, int], tuple[Block, ...]]
@@ -31,7 +30,7 @@ def siglip(
 ) -> tuple[Block, ...]:
     """SigLIP: patches, learned positions, layers, and a pooling head unless `vision_use_head` is
     false (transformers keeps it)."""
-    vision = filled(vision, SIGLIP_DEFAULTS)
+    vision = vision.with_defaults(SIGLIP_DEFAULTS)
     hidden, channels = vision.integer("hidden_size", low=1), vision.integer("num_channels")
     embeddings = (
         *patches(
@@ -92,7 +91,7 @@ def clip(
 ) -> tuple[Block, ...]:
     """CLIP: a class token, patches without bias, learned positions, a norm before the layers and
     one after."""
-    vision = filled(vision, CLIP_DEFAULTS)
+    vision = vision.with_defaults(CLIP_DEFAULTS)
     hidden, channels = vision.integer("hidden_size", low=1), vision.integer("num_channels")
     tower = (
         whole(f"{name}.embeddings.class_embedding", hidden),
@@ -115,7 +114,7 @@ def pixtral(
     vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower"
 ) -> tuple[Block, ...]:
     """Pixtral: patches, one RMS norm, layers with gated MLPs and rotary positions; no biases."""
-    vision = filled(vision, PIXTRAL_DEFAULTS)
+    vision = vision.with_defaults(PIXTRAL_DEFAULTS)
     hidden = vision.integer("hidden_size", low=1)
     style = Vit(
         f"{name}.transformer.layers.{{}}.",
@@ -141,7 +140,7 @@ def intern(
 ) -> tuple[Block, ...]:
     """InternViT as transformers stores it: a class token, learned positions, layer scales. Every
     rank holds the attention whole. Source: vLLM 0.33, models/interns1_vit.py."""
-    vision = filled(vision, INTERN_DEFAULTS)
+    vision = vision.with_defaults(INTERN_DEFAULTS)
     hidden = vision.integer("hidden_size", low=1)
     channels = vision.integer("num_channels")
     layer_norm = vision.text("norm_type", default="layer_norm") == "layer_norm"
@@ -189,7 +188,7 @@ def intern(
 def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """InternVL as OpenGVLab's repositories store it (vLLM 0.33, models/intern_vit.py and
     internvl.py): joint qkv, its own names."""
-    vision = filled(vision, INTERN_CHAT_DEFAULTS)
+    vision = vision.with_defaults(INTERN_CHAT_DEFAULTS)
     width = vision.integer("hidden_size", low=1)
     qk_norm = ("attn.q_norm", "attn.k_norm") if vision.flag("qk_normalization") else ()
     style = Vit(
@@ -229,9 +228,9 @@ def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...
 def idefics(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Idefics 3 and SmolVLM: a SigLIP without head, and one linear over `scale_factor`^2
     patches."""
-    vision = filled(vision, IDEFICS_DEFAULTS)
+    vision = vision.with_defaults(IDEFICS_DEFAULTS)
     tower = siglip(
-        overruled(vision, vision_use_head=False), config, hidden, name="model.vision_model"
+        vision.with_values(vision_use_head=False), config, hidden, name="model.vision_model"
     )
     gathered = (
         vision.integer("hidden_size", low=1) * config.integer("scale_factor", default=2, low=1) ** 2

@@ -21,7 +21,6 @@ from fitgauge.engine.model.families.multimodal import (
     towers,
 )
 from fitgauge.engine.model.families.multimodal.wrapper import Wrapper, read_wrapped
-from fitgauge.engine.model.families.stack import overruled
 from fitgauge.engine.model.spec import ModelSpec
 
 
@@ -182,7 +181,7 @@ def read_mllama(config: Config) -> ModelSpec:
         **config.section("text_config").values,
         "source_tokens": mllama.image_tokens(config.section("vision_config")),
     }
-    return read_wrapped(overruled(config, text_config=text), WRAPPERS["mllama"])
+    return read_wrapped(config.with_values(text_config=text), WRAPPERS["mllama"])
 
 
 def read_step(config: Config) -> ModelSpec:

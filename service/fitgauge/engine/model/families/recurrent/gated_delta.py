@@ -16,11 +16,9 @@ from fitgauge.engine.model.families.recurrent.mamba import state_dtype
 from fitgauge.engine.model.families.stack import (
     convolution,
     decoder,
-    filled,
     heads,
     interval_kinds,
     is_recurrent,
-    overruled,
     rotary,
     vector,
 )
@@ -171,19 +169,19 @@ def prediction_head(config: Config, projections: Projections) -> tuple[Block, ..
 
 def read_qwen3_next(config: Config) -> ModelSpec:
     """Qwen3-Next, a mixture."""
-    return read_gated_delta(filled(config, NEXT_DEFAULTS), "joined")
+    return read_gated_delta(config.with_defaults(NEXT_DEFAULTS), "joined")
 
 
 def read_qwen3_5(config: Config) -> ModelSpec:
     """Return the language model of Qwen3.5."""
-    return read_gated_delta(filled(config, QWEN3_5_DEFAULTS), "apart")
+    return read_gated_delta(config.with_defaults(QWEN3_5_DEFAULTS), "apart")
 
 
 def read_qwen3_5_moe(config: Config) -> ModelSpec:
     """Return the language model of Qwen3.5, the mixtures: every layer is one (transformers reads
     no `mlp_only_layers` here)."""
-    config = overruled(config, mlp_only_layers=None, decoder_sparse_step=None)
-    return read_gated_delta(filled(config, QWEN3_5_MOE_DEFAULTS), "apart")
+    config = config.with_values(mlp_only_layers=None, decoder_sparse_step=None)
+    return read_gated_delta(config.with_defaults(QWEN3_5_MOE_DEFAULTS), "apart")
 
 
 _SHARED_DEFAULTS = {

@@ -7,7 +7,7 @@ Source: transformers 5.23, models/recurrent_gemma. vLLM 0.33 does not serve it.
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
-from fitgauge.engine.model.families.stack import convolution, decoder, filled, heads, rotary, vector
+from fitgauge.engine.model.families.stack import convolution, decoder, heads, rotary, vector
 from fitgauge.engine.model.mixers import Recurrent, State
 from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Split, Tensor
 
@@ -15,7 +15,7 @@ from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Split, Tensor
 def read_recurrent_gemma(config: Config) -> ModelSpec:
     """RecurrentGemma: `block_types` is repeated over the layers; the MLP is half of
     `intermediate_size` wide."""
-    config = filled(config, DEFAULTS)
+    config = config.with_defaults(DEFAULTS)
     hidden, width = config.integer("hidden_size", low=1), config.integer("intermediate_size") // 2
     attention = heads(
         config,

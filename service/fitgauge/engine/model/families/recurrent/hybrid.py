@@ -26,7 +26,7 @@ from fitgauge.engine.model.families.recurrent.mamba import (
     mamba2_mixer,
     mamba2_tensors,
 )
-from fitgauge.engine.model.families.stack import decoder, filled, heads, is_recurrent, kinds, rotary
+from fitgauge.engine.model.families.stack import decoder, heads, is_recurrent, kinds, rotary
 from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, RotaryTable, Split, Tensor
 
@@ -34,7 +34,7 @@ from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, RotaryTable, Split,
 def read_jamba(config: Config) -> ModelSpec:
     """Jamba: one attention layer in `attn_layer_period`, a mixture in every
     `expert_layer_period`-th layer, no rotary embedding."""
-    config = filled(config, JAMBA_DEFAULTS)
+    config = config.with_defaults(JAMBA_DEFAULTS)
     hidden, intermediate = config.integer("hidden_size", low=1), config.integer("intermediate_size")
     experts, visited = config.integer("num_experts"), config.integer("num_experts_per_tok")
     sizes = Mamba1(
@@ -97,7 +97,7 @@ def mamba2_sizes(config: Config) -> Mamba2:
 def read_bamba(config: Config) -> ModelSpec:
     """Bamba: attention in the layers of `attn_layer_indices`, Mamba 2 in the others; half of a
     head is rotated."""
-    config = filled(config, BAMBA_DEFAULTS)
+    config = config.with_defaults(BAMBA_DEFAULTS)
     hidden, intermediate = config.integer("hidden_size", low=1), config.integer("intermediate_size")
     sizes, attention = mamba2_sizes(config), heads(config)
     attends = config.items("attn_layer_indices")
@@ -124,7 +124,7 @@ def read_bamba(config: Config) -> ModelSpec:
 
 def read_falcon_h1(config: Config) -> ModelSpec:
     """Falcon H1: attention and Mamba 2 side by side in every layer."""
-    config = filled(config, FALCON_H1_DEFAULTS)
+    config = config.with_defaults(FALCON_H1_DEFAULTS)
     hidden, intermediate = config.integer("hidden_size", low=1), config.integer("intermediate_size")
     sizes, attention = mamba2_sizes(config), heads(config)
     bias = config.flag("attention_bias")
@@ -156,7 +156,7 @@ def read_falcon_h1(config: Config) -> ModelSpec:
 def read_granite_hybrid(config: Config) -> ModelSpec:
     """Granite 4: attention or Mamba 2 by `layer_types`; a shared MLP in every layer and, where
     there are experts, a mixture alongside it."""
-    config = filled(config, GRANITE_DEFAULTS)
+    config = config.with_defaults(GRANITE_DEFAULTS)
     hidden = config.integer("hidden_size", low=1)
     shared = config.integer("shared_intermediate_size")
     sizes = mamba2_sizes(config)

@@ -11,15 +11,7 @@ import msgspec
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
-from fitgauge.engine.model.families.stack import (
-    convolution,
-    correction,
-    decoder,
-    filled,
-    kinds,
-    overruled,
-    vector,
-)
+from fitgauge.engine.model.families.stack import convolution, correction, decoder, kinds, vector
 from fitgauge.engine.model.mixers import LatentAttention, Recurrent, State
 from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Part, Split, Tensor
 
@@ -27,7 +19,7 @@ from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Part, Split, Tensor
 def read_kimi_linear(config: Config) -> ModelSpec:
     """Kimi Linear, and the language model of Kimi K3. No layer has a rotary embedding, and the
     head is never tied."""
-    config = overruled(filled(config, DEFAULTS), tie_word_embeddings=False)
+    config = config.with_defaults(DEFAULTS).with_values(tie_word_embeddings=False)
     hidden = config.integer("hidden_size", low=1)
     stack = [layer(config, hidden, kind, index) for index, kind in enumerate(layer_kinds(config))]
     spec = decoder(config, stack)

@@ -7,7 +7,7 @@ layers/mamba/linear/minimax_linear_attn.py."""
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
-from fitgauge.engine.model.families.stack import decoder, filled, heads, is_recurrent, kinds, rotary
+from fitgauge.engine.model.families.stack import decoder, heads, is_recurrent, kinds, rotary
 from fitgauge.engine.model.mixers import Recurrent, State
 from fitgauge.engine.model.spec import Mlp, ModelSpec, Split
 
@@ -15,7 +15,7 @@ from fitgauge.engine.model.spec import Mlp, ModelSpec, Split
 def read_minimax(config: Config) -> ModelSpec:
     """MiniMax by `layer_types`, or `attn_type_list` (0 lightning, 1 full) as the original
     repositories write it."""
-    config = filled(config, DEFAULTS)
+    config = config.with_defaults(DEFAULTS)
     hidden, count = config.integer("hidden_size", low=1), config.layers()
     attention = heads(config)
     inner = attention.query_heads * attention.head_dim

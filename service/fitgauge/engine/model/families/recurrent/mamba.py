@@ -11,7 +11,7 @@ from math import ceil
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
-from fitgauge.engine.model.families.stack import convolution, decoder, filled, vector
+from fitgauge.engine.model.families.stack import convolution, decoder, vector
 from fitgauge.engine.model.mixers import Recurrent, State
 from fitgauge.engine.model.spec import ModelSpec, Split, Tensor
 
@@ -174,7 +174,7 @@ def read_mamba(config: Config) -> ModelSpec:
 
     The inner width is `intermediate_size` as vLLM reads it: FalconMamba 7B's `expand` is not
     the ratio of its widths."""
-    config = filled(config, MAMBA_DEFAULTS)
+    config = config.with_defaults(MAMBA_DEFAULTS)
     hidden = config.integer("hidden_size", "d_model", low=1)
     sizes = Mamba1(
         hidden=hidden,
@@ -192,7 +192,7 @@ def read_mamba(config: Config) -> ModelSpec:
 
 def read_mamba2(config: Config) -> ModelSpec:
     """Mamba 2: one norm and one mixer a layer."""
-    config = filled(config, MAMBA2_DEFAULTS)
+    config = config.with_defaults(MAMBA2_DEFAULTS)
     hidden = config.integer("hidden_size", low=1)
     sizes = Mamba2(
         hidden=hidden,

@@ -17,7 +17,7 @@ from fitgauge.engine.model.families.recurrent.mamba import (
     mamba2_tensors,
     state_dtype,
 )
-from fitgauge.engine.model.families.stack import correction, decoder, filled, heads, overruled
+from fitgauge.engine.model.families.stack import correction, decoder, heads
 from fitgauge.engine.model.spec import Block, Mlp, ModelSpec, Part, Split, Tensor
 from fitgauge.errors import MalformedModelError
 
@@ -31,7 +31,7 @@ def read_nemotron_h(config: Config) -> ModelSpec:
 
     Raises MalformedModelError where a layer is of a kind that is not known.
     """
-    config = overruled(filled(config, DEFAULTS), tie_word_embeddings=False)
+    config = config.with_defaults(DEFAULTS).with_values(tie_word_embeddings=False)
     types = layer_kinds(
         config,
         ("layers_block_type", "layer_types"),

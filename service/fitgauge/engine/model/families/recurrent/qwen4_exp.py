@@ -16,7 +16,6 @@ from fitgauge.engine.model.families.recurrent import gated_delta
 from fitgauge.engine.model.families.stack import (
     convolution,
     decoder,
-    filled,
     heads,
     interval_kinds,
     is_recurrent,
@@ -36,7 +35,7 @@ _MOST_ROWS = 2**32
 
 def read(config: Config) -> ModelSpec:
     """Return the language model of a qwen4_exp config."""
-    config = filled(config, _DEFAULTS)
+    config = config.with_defaults(_DEFAULTS)
     kinds = interval_kinds(config)
     if config.has("ple_layer_ids"):
         tables = {str(number) for number in config.items("ple_layer_ids")}

@@ -4,14 +4,14 @@ models/rwkv. vLLM does not serve it."""
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
-from fitgauge.engine.model.families.stack import decoder, filled, vector
+from fitgauge.engine.model.families.stack import decoder, vector
 from fitgauge.engine.model.mixers import Recurrent, State
 from fitgauge.engine.model.spec import Mlp, ModelSpec, Split
 
 
 def read_rwkv(config: Config) -> ModelSpec:
     """RWKV 4: time mixing and channel mixing; the first layer has one norm more."""
-    config = filled(config, DEFAULTS)
+    config = config.with_defaults(DEFAULTS)
     hidden = config.integer("hidden_size", low=1)
     inner = config.integer("attention_hidden_size", default=hidden, low=1)
     width = config.integer("intermediate_size", default=4 * hidden)

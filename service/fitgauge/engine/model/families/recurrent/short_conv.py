@@ -10,11 +10,9 @@ from fitgauge.engine.model.families.stack import (
     convolution,
     correction,
     decoder,
-    filled,
     heads,
     is_recurrent,
     kinds,
-    overruled,
     rotary,
 )
 from fitgauge.engine.model.mixers import Recurrent, State
@@ -25,9 +23,9 @@ def read_lfm2(config: Config) -> ModelSpec:
     """LFM2; a mixture from layer `num_dense_layers` on where it has experts. `tie_embedding` and
     `block_ff_dim` are its older keys."""
     experts = config.text("model_type") == "lfm2_moe"
-    config = filled(config, MOE_DEFAULTS if experts else DEFAULTS)
+    config = config.with_defaults(MOE_DEFAULTS if experts else DEFAULTS)
     if config.has("tie_embedding"):
-        config = overruled(config, tie_word_embeddings=config.values["tie_embedding"])
+        config = config.with_values(tie_word_embeddings=config.values["tie_embedding"])
     hidden, count = config.integer("hidden_size", low=1), config.layers()
     attends = config.items("full_attn_idxs") if config.has("full_attn_idxs") else range(count)
     types = kinds(config, "layer_types", layers=count) or [

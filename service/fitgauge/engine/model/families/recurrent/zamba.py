@@ -8,7 +8,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.recurrent.mamba import Mamba2, mamba2_mixer, mamba2_tensors
-from fitgauge.engine.model.families.stack import decoder, filled, kinds, rotary
+from fitgauge.engine.model.families.stack import decoder, kinds, rotary
 from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Mlp, ModelSpec, Split, Tensor
 
@@ -21,7 +21,7 @@ def read_zamba2(config: Config) -> ModelSpec:
 
     A shared block's tensors stand with the first layer that uses it; every hybrid layer has a
     cache of its own."""
-    config = filled(config, DEFAULTS)
+    config = config.with_defaults(DEFAULTS)
     hidden, count = config.integer("hidden_size", low=1), config.layers()
     types = kinds(config, "layers_block_type", "layer_types", layers=count) or default_kinds(
         config, count

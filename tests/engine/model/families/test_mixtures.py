@@ -9,9 +9,7 @@ import pytest
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.families.mixture import interleaved_attention as alternating
-from fitgauge.engine.model.families.mixture import latent
-from fitgauge.engine.model.families.mixture import minimax_m3 as sparse
+from fitgauge.engine.model.families.mixture import interleaved_attention, latent, minimax_m3
 from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.serving.vllm.weights import rotates
@@ -185,7 +183,7 @@ def test_llama4_chunks_where_it_rotates():
 
 def test_llama4_goes_where_the_checkpoint_keeps_it():
     """Return a multimodal checkpoint's language model is read under its own names."""
-    spec = alternating.read_llama4(
+    spec = interleaved_attention.read_llama4(
         Config({"num_hidden_layers": 2}), base="language_model.model", head="language_model.lm_head"
     )
     prefixes = {block.prefix or block.tensors[0].name for block in spec.blocks}
@@ -201,7 +199,7 @@ def test_sparse_attention_picks_blocks_of_tokens():
     """MiniMax M3's indexers keep one key of 128 numbers and pick 16 blocks of 128 tokens, in all
     but the dense layers."""
     frequency = [0, 0, 0, *[1] * 57]
-    spec = sparse.read_sparse(
+    spec = minimax_m3.read_sparse(
         Config(
             {
                 "sparse_attention_config": {"sparse_attention_freq": frequency},

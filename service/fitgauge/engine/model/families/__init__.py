@@ -1,8 +1,8 @@
 """From a config.json to a ModelSpec: one reader for every family, found by `model_type`.
 
-A family module exports READERS: model_type -> function(Config) -> ModelSpec. An architecture
-without a reader is read by its config's usual names, with basis `assumed` and a note that says
-so."""
+A family module exports READERS: model_type -> function(Config) -> ModelSpec, and its folder's
+`__init__.py` names it. An architecture without a reader is read by its config's usual names, with
+basis `assumed` and a note that says so."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,67 +11,21 @@ import msgspec
 
 from fitgauge.engine.model import bounds
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import eagle
-from fitgauge.engine.model.families.dense import custom_code as remote
-from fitgauge.engine.model.families.dense import dialects, hrm_text, minicpm3
-from fitgauge.engine.model.families.dense import gpt2_era as classic
+from fitgauge.engine.model.families import dense, eagle, encoder, mixture, recurrent
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.dropout import stated_rates
-from fitgauge.engine.model.families.encoder import (
-    clip,
-    deberta,
-    encoder_decoder,
-    encoders,
-    rotary_encoders,
-    t5,
-)
 from fitgauge.engine.model.families.fallback import read_fallback
-from fitgauge.engine.model.families.mixture import (
-    bailing,
-    hy_v4,
-    laguna,
-    latent,
-    longcat,
-    mixture,
-    step3,
-)
-from fitgauge.engine.model.families.mixture import deepseek_v4 as compressed
-from fitgauge.engine.model.families.mixture import fused_experts as packed
-from fitgauge.engine.model.families.mixture import interleaved_attention as alternating
-from fitgauge.engine.model.families.mixture import minimax_m3 as sparse
-from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
 from fitgauge.engine.model.families.multimodal import qwen_vl, vision
-from fitgauge.engine.model.families.recurrent import hybrid
 from fitgauge.engine.model.families.rotary_tables import stated_parameters
 from fitgauge.engine.model.families.vision_section import vision_section
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.published import published
 
 READERS: dict[str, Reader] = {
-    **dialects.READERS,
-    **classic.READERS,
-    **remote.READERS,
-    **minicpm3.READERS,
-    **hrm_text.READERS,
+    **dense.READERS,
     **mixture.READERS,
-    **bailing.READERS,
-    **longcat.READERS,
-    **uneven.READERS,
-    **laguna.READERS,
-    **step3.READERS,
-    **alternating.READERS,
-    **packed.READERS,
-    **sparse.READERS,
-    **compressed.READERS,
-    **latent.READERS,
-    **hy_v4.READERS,
-    **encoders.READERS,
-    **rotary_encoders.READERS,
-    **deberta.READERS,
-    **encoder_decoder.READERS,
-    **t5.READERS,
-    **clip.READERS,
-    **hybrid.READERS,
+    **recurrent.READERS,
+    **encoder.READERS,
     **vision.READERS,
     **qwen_vl.READERS,
 }

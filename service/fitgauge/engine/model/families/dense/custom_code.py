@@ -13,7 +13,7 @@ import msgspec
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.defaults import completed
+from fitgauge.engine.model.families.dense.defaults import completed
 from fitgauge.engine.model.families.dense.dense import (
     Dialect,
     Reader,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.defaults import completed
+from fitgauge.engine.model.families.dense.defaults import completed
 from fitgauge.engine.model.families.dense.dense import Dialect, Reader, read_dense
 from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Split, Tensor

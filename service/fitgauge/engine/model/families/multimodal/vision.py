@@ -6,7 +6,7 @@ from typing import Any
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families.dense.dense import Reader, readers
-from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
+from fitgauge.engine.model.families.mixture import per_layer_heads
 from fitgauge.engine.model.families.multimodal import (
     ernie,
     gemma3n,
@@ -187,7 +187,7 @@ def read_mllama(config: Config) -> ModelSpec:
 def read_step(config: Config) -> ModelSpec:
     """Step 3.7; a config without sections is a language model alone."""
     if not (config.has("text_config") or config.has("vision_config")) and config.has("hidden_size"):
-        return uneven.READERS["step3p5"](config)
+        return per_layer_heads.read_step(config)
     return read_wrapped(config, WRAPPERS["step3p7"])
 
 

@@ -11,39 +11,21 @@ from typing import Any, Literal
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families.dense import custom_code as remote
-from fitgauge.engine.model.families.dense import dense, dialects
-from fitgauge.engine.model.families.dense import gpt2_era as classic
-from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
-from fitgauge.engine.model.families.mixture import deepseek_v4 as compressed
-from fitgauge.engine.model.families.mixture import fused_experts as packed
-from fitgauge.engine.model.families.mixture import interleaved_attention as alternating
-from fitgauge.engine.model.families.mixture import latent, mixture, step3
-from fitgauge.engine.model.families.mixture import minimax_m3 as sparse
-from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
+from fitgauge.engine.model.families import dense, mixture, recurrent
+from fitgauge.engine.model.families.dense.dense import Reader, architecture_name, read_dense
 from fitgauge.engine.model.families.multimodal import ernie, gemma3n, gemma4, mllama
 from fitgauge.engine.model.families.multimodal.towers import Tower
-from fitgauge.engine.model.families.recurrent import hybrid
 from fitgauge.engine.model.spec import Block, ModelSpec, Part, RotaryTable
 from fitgauge.engine.note import Note
 
 TEXT: Mapping[str, Reader] = {
-    **alternating.READERS,
-    **classic.READERS,
-    **compressed.READERS,
-    **dialects.READERS,
+    **dense.READERS,
+    **mixture.READERS,
+    **recurrent.READERS,
     **ernie.READERS,
     **gemma3n.READERS,
     **gemma4.READERS,
-    **hybrid.READERS,
-    **latent.READERS,
-    **mixture.READERS,
     **mllama.READERS,
-    **packed.READERS,
-    **remote.READERS,
-    **sparse.READERS,
-    **step3.READERS,
-    **uneven.READERS,
 }
 """Every reader of a language model that a wrapper may hold."""
 
@@ -100,7 +82,7 @@ def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
     text = text_section(config, wrapper)
     if architecture_name(config) in LANGUAGE_ALONE:
         return msgspec.structs.replace(
-            (TEXT.get(text.text("model_type")) or dense.read_dense)(text),
+            (TEXT.get(text.text("model_type")) or read_dense)(text),
             model_type=config.text("model_type"),
             architecture=architecture_name(config),
             language_type=text.text("model_type"),
@@ -109,7 +91,7 @@ def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
     if not config.has("vision_config"):
         vision = Config(wrapper.vision, vision.where)
     reader = TEXT.get(text.text("model_type"))
-    spec = (reader or dense.read_dense)(text)
+    spec = (reader or read_dense)(text)
     language = (
         [uncounted(block) for block in spec.blocks]
         if tied_by_default(config, wrapper)

@@ -6,18 +6,7 @@ classes give the defaults."""
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
-from fitgauge.engine.model.families.recurrent import (
-    gated_delta,
-    griffin,
-    kimi_linear,
-    lightning,
-    mamba,
-    nemotron_h,
-    qwen4_exp,
-    rwkv,
-    short_conv,
-    zamba,
-)
+from fitgauge.engine.model.families.recurrent import mamba
 from fitgauge.engine.model.families.recurrent.mamba import (
     Mamba1,
     Mamba2,
@@ -279,14 +268,4 @@ READERS: dict[str, Reader] = {
     "bamba": read_bamba,
     "falcon_h1": read_falcon_h1,
     "granitemoehybrid": read_granite_hybrid,
-    **mamba.READERS,
-    **nemotron_h.READERS,
-    **gated_delta.READERS,
-    **qwen4_exp.READERS,
-    **kimi_linear.READERS,
-    **lightning.READERS,
-    **short_conv.READERS,
-    **griffin.READERS,
-    **rwkv.READERS,
-    **zamba.READERS,
 }

@@ -14,6 +14,7 @@ from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm import weights as layout
+from fitgauge.engine.serving.vllm.model_classes import as_started
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import allocator_bytes, rank_weights, ranks
 
@@ -67,7 +68,8 @@ def test_defaults_and_quantized_ranks_are_those_of_vllm(row):
     degree = row["tensor_parallel"]
     weights = layout.shard_weights(spec, scheme)
     layout.check_parallel(spec, weights, tensor_parallel=degree)
-    ours = rank_weights(weights, tensor_parallel=degree).bytes + layout.buffer_bytes(spec)
+    started = as_started(spec, row.get("context_length", spec.max_context_length))
+    ours = rank_weights(weights, tensor_parallel=degree).bytes + layout.buffer_bytes(started)
     assert ours == pytest.approx(row["bytes"], rel=1e-4)
 
 

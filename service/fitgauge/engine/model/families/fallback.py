@@ -105,7 +105,8 @@ def read_fallback(config: Config, readers: Mapping[str, Reader]) -> ModelSpec:
     """Return the ModelSpec of an architecture without a reader. Raises MalformedModelError where
     a size that decides is missing."""
     name = config.text("model_type") or "of this config"
-    inner = with_tie(language_section(config), config)
+    named = config if known_class(config, readers) else language_section(config)
+    inner = with_tie(named, config)
     family = similar_family(inner, readers)
     try:
         spec = readers[family](inner) if family else usual_decoder(inner)
@@ -116,7 +117,7 @@ def read_fallback(config: Config, readers: Mapping[str, Reader]) -> ModelSpec:
             hint=error.hint,
         ) from None
     how = f"as {family}" if family else "as a usual decoder by its config's names"
-    seeing = vision_blocks(config, spec.hidden_size)
+    seeing = () if spec.sees_images else vision_blocks(config, spec.hidden_size)
     notes = [
         Note(
             "architecture-unknown",
@@ -167,13 +168,18 @@ def with_tie(inner: Config, config: Config) -> Config:
 def similar_family(config: Config, readers: Mapping[str, Reader]) -> str:
     """Return the model type to read a config as: its own, that of the class it names, or that of
     a key it has; empty where none is known."""
+    by_key = [model_type for key, model_type in LOOKALIKES.items() if config.has(key)]
+    candidates = (config.text("model_type"), known_class(config, readers), *by_key)
+    return next((candidate for candidate in candidates if candidate in readers), "")
+
+
+def known_class(config: Config, readers: Mapping[str, Reader]) -> str:
+    """Return the model type of the class that the config names; empty where none is known."""
     name = architecture_name(config)
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
     by_class = {model_type.replace("_", "").replace("-", ""): model_type for model_type in readers}
-    by_key = [model_type for key, model_type in LOOKALIKES.items() if config.has(key)]
-    candidates = (config.text("model_type"), by_class.get(name.lower(), ""), *by_key)
-    return next((candidate for candidate in candidates if candidate in readers), "")
+    return by_class.get(name.lower(), "")
 
 
 def usual_decoder(config: Config) -> ModelSpec:

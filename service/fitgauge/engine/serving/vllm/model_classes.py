@@ -31,6 +31,17 @@ def table_factor(spec: ModelSpec, table: RotaryTable, version: tuple[int, ...]) 
     return 4 if long and table.axes else 1
 
 
+def as_started(spec: ModelSpec, context_length: int) -> ModelSpec:
+    """Return `spec` with the tables that its class cuts to the context it is started with."""
+    if not quirks(spec).tables_as_started:
+        return spec
+    tables = tuple(
+        msgspec.structs.replace(table, positions=min(table.positions, context_length))
+        for table in spec.rotary_tables
+    )
+    return msgspec.structs.replace(spec, rotary_tables=tables)
+
+
 def position_bytes(spec: ModelSpec) -> int:
     """Position numbers that an encoder registers, int64. Source: bert.py, BertEmbedding."""
     if not quirks(spec).padded_tables:

@@ -13,6 +13,7 @@ from fitgauge.engine.quantity import MIB, Term, exact_term, exactly, plus
 from fitgauge.engine.serving.rope_scaling import scaled_tables
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.host_tables import on_host
+from fitgauge.engine.serving.vllm.model_classes import as_started
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.serving.vllm.repacking import padded_row_bytes, repacking_terms, rows_are_seen
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
@@ -45,7 +46,7 @@ def loaded_terms(
         on_host=on_host(sharded, workload, accelerator, stage.layers),
     )
     extra_bytes = buffer_bytes(
-        scaled_tables(spec, workload.rope_scaling_factor),
+        as_started(scaled_tables(spec, workload.rope_scaling_factor), workload.context_length),
         expert_parallel=workload.expert_parallel,
         layers=stage.span,
         first=stage.first,

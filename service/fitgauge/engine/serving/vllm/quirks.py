@@ -70,6 +70,10 @@ class Quirks(NamedTuple):
     """The same before `releases.ROTARY_TABLES_CUT`. Source: models/qwen3_vl.py,
     mrope_positions_factor."""
 
+    tables_as_started: bool = False
+    """Its rotary tables have no more positions than the context it is started with. Source:
+    embedding_gemma2.py, EmbeddingGemma2TextModel."""
+
     tower_ends_early: bool = False
     """Its tower ends one layer early, without its last norm: vision_feature_layer -2, the default.
     Source: clip.py."""
@@ -189,6 +193,7 @@ _QUIRKS: dict[str, Quirks] = {
         pooled_patches=9,
         largest_item=2496,
     ),
+    "embedding_gemma2": Quirks(towers_of_transformers=True, tables_as_started=True),
     "diffusion_gemma": Quirks(towers_of_transformers=True, pooled_patches=9, largest_item=2496),
     "gemma4_unified": Quirks(largest_item=2496),
     "cosmos3_edge": _LONG_TABLES,

@@ -13,6 +13,7 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.encoder.dialects import UNPOOLED, Sizes
 from fitgauge.engine.model.families.encoder.encoders import encoder_spec, projections, read_sizes
 from fitgauge.engine.model.families.encoder.heads import ending, heads, is_base, label_count
+from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
 
 _NOMIC = {**UNPOOLED, "ForSequenceClassification": "pooler labels"}
@@ -48,7 +49,10 @@ def read_modernbert(config: Config) -> ModelSpec:
         ),
         context=sizes.positions,
     )
-    return msgspec.structs.replace(spec, rotary_tables=(_rotary(sizes),))
+    tables = rotary_tables(
+        config, sizes.hidden // sizes.heads, positions=sizes.positions, local=True
+    )
+    return msgspec.structs.replace(spec, rotary_tables=tables)
 
 
 def modernbert_windows(config: Config, layers: int) -> list[int | None]:

@@ -13,7 +13,13 @@ import msgspec
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import dense, mixture, recurrent
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name, read_dense
-from fitgauge.engine.model.families.multimodal import ernie, gemma3n, gemma4, mllama
+from fitgauge.engine.model.families.multimodal import (
+    embedding_gemma2,
+    ernie,
+    gemma3n,
+    gemma4,
+    mllama,
+)
 from fitgauge.engine.model.families.multimodal.towers import Tower
 from fitgauge.engine.model.spec import Block, ModelSpec, Part, RotaryTable
 from fitgauge.engine.note import Note
@@ -22,6 +28,7 @@ TEXT: Mapping[str, Reader] = {
     **dense.READERS,
     **mixture.READERS,
     **recurrent.READERS,
+    **embedding_gemma2.READERS,
     **ernie.READERS,
     **gemma3n.READERS,
     **gemma4.READERS,
@@ -109,7 +116,7 @@ def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
         blocks=blocks,
         rotary_tables=(*spec.rotary_tables, *(tower_table(blocks) if wrapper.rotary else ())),
         image_prefix=config.text("model_type") in IMAGE_PREFIX
-        or text.text("use_bidirectional_attention") == "vision",
+        or text.values.get("use_bidirectional_attention") == "vision",
         basis="exact" if reader else "assumed",
         notes=(
             spec.notes

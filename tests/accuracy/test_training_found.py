@@ -57,7 +57,7 @@ def test_there_are_some_of_every_kind_that_the_first_set_has_few_of():
 
 
 def test_megatron_leaves_what_a_run_printed_after_its_step_where_every_expert_is_whole():
-    """Return the recipe's expert_tensor_parallel_size is 1 (Megatron-Bridge,
+    """The recipe's expert_tensor_parallel_size is 1 (Megatron-Bridge,
     recipes/qwen/qwen3_moe.py): divided by two, it would be 33.6 GiB."""
     row = next(row for row in ROWS if row["id"] == "f096")
     degrees = {name: row[f"{name}_parallel"] for name in ("tensor", "pipeline", "expert")}

@@ -81,7 +81,7 @@ def test_what_a_rank_of_context_parallelism_keeps_is_within_a_permille():
 
 @pytest.mark.parametrize(("which", "most"), [("forward", 0.09), ("backward", 0.025)])
 def test_both_passes_of_context_parallelism_are_near(which, most):
-    """Return layers alone lack what the model's own code still names: the embedding's output,
+    """Layers alone lack what the model's own code still names: the embedding's output,
     and the input of the layer at work."""
     for rank in truth.context_ranks():
         whole = rank.row["loss"] == "own" and rank.row["regime"] == "bf16"

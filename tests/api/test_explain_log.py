@@ -55,7 +55,7 @@ def test_a_long_log_is_read(explain):
 
 
 def test_colours_cost_no_body(explain):
-    """Return an escape takes six bytes of JSON: the longest log of nothing else still comes in."""
+    """An escape takes six bytes of JSON: the longest log of nothing else still comes in."""
     assert explain("\x1b" * (2**18) + "\n" + LOG).status_code == 200
 
 

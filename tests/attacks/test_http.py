@@ -152,7 +152,7 @@ def test_a_body_in_the_coding_identity_is_read(http):
 
 
 def test_a_caller_that_never_reads_is_closed_and_costs_bounded_memory(impatient_port, service):
-    """Return the same bytes to both: one closes early enough to wait for, of the other memory is
+    """The same bytes to both: one closes early enough to wait for, of the other memory is
     read."""
     flood = b"GET /v1/gpus HTTP/1.1\r\nHost: a\r\n\r\n" * 20_000
     before = service.pss_mib()

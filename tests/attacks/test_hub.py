@@ -29,7 +29,7 @@ def all_at_once(http, models):
 
 
 def assert_well(http, hub, repo_id):
-    """Return a repository nothing is wrong with is answered from the Hub."""
+    """Assert that a repository nothing is wrong with is answered from the Hub."""
     hub.add(safetensors_repository(repo_id))
     answer = fit(http, repo_id)
     assert answer.status_code == 200, answer.text
@@ -37,7 +37,7 @@ def assert_well(http, hub, repo_id):
 
 
 def assert_refused(response, status):
-    """Return the problem has this status, and says when to come back where only the Hub knows."""
+    """Assert this status, and that a problem only the Hub knows of says when to come back."""
     assert response.status_code == status, response.text
     if status == 424:
         assert 1 <= int(response.headers["retry-after"]) <= 60

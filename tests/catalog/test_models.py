@@ -126,7 +126,7 @@ def test_there_are_enough_models():
 
 @pytest.mark.parametrize("model_id", SNAPSHOT.ids())
 def test_every_row_is_whole(model_id):
-    """Return a row has its id, a config that says its family, a source and a date."""
+    """A row has its id, a config that says its family, a source and a date."""
     row = SNAPSHOT.get(model_id)
     assert row is not None
     assert row.id == model_id
@@ -138,7 +138,7 @@ def test_every_row_is_whole(model_id):
 
 @pytest.mark.parametrize("model_id", SNAPSHOT.ids())
 def test_every_count_is_what_the_readers_compute(model_id):
-    """Return the architecture read from the config has exactly the parameters that were counted
+    """The architecture read from the config has exactly the parameters that were counted
     on the built model."""
     row = SNAPSHOT.get(model_id)
     assert row is not None
@@ -149,7 +149,7 @@ def test_every_count_is_what_the_readers_compute(model_id):
 
 @pytest.mark.parametrize("model_id", PUBLISHED)
 def test_counts_equal_published_ones(model_id):
-    """Return the counts are those that the Hub shows, to the last parameter; quoted from memory,
+    """The counts are those that the Hub shows, to the last parameter; quoted from memory,
     so a difference may be the quotation's."""
     row = SNAPSHOT.get(model_id)
     assert row is not None
@@ -158,7 +158,7 @@ def test_counts_equal_published_ones(model_id):
 
 @pytest.mark.parametrize(("text", "model_id"), CASES, ids=[text for text, _ in CASES])
 def test_people_find_the_model_they_mean(text, model_id):
-    """Return a loose name finds the one model that is meant, the tuned one where there are two."""
+    """A loose name finds the one model that is meant, the tuned one where there are two."""
     assert SNAPSHOT.find(text) == model_id
 
 
@@ -166,7 +166,7 @@ def test_people_find_the_model_they_mean(text, model_id):
     "text", ["7b", "70b instruct", "gpt-4", "hello world", "", "!", "chat", "model"]
 )
 def test_what_names_no_family_is_not_guessed(text):
-    """Return a size and a stranger find nothing."""
+    """A size and a stranger find nothing."""
     assert SNAPSHOT.find(text) is None
 
 
@@ -180,14 +180,14 @@ def test_what_names_no_family_is_not_guessed(text):
     ],
 )
 def test_near_misses_are_suggested(text, model_id):
-    """Return a misspelled name finds the right one first, and at most five."""
+    """A misspelled name finds the right one first, and at most five."""
     near = SNAPSHOT.near(text)
     assert near[0] == model_id
     assert len(near) <= 5
 
 
 def test_nonsense_has_no_near_match():
-    """Return what resembles nothing is answered with nothing."""
+    """What resembles nothing is answered with nothing."""
     assert SNAPSHOT.near("asdfgh") == ()
 
 
@@ -202,7 +202,7 @@ def test_nonsense_has_no_near_match():
     ],
 )
 def test_renamed_and_mirrored_repositories_are_known(alias, model_id):
-    """Return an older id and a mirror lead to the same row."""
+    """An older id and a mirror lead to the same row."""
     row = SNAPSHOT.get(alias)
     assert row is not None
     assert row.id == model_id
@@ -221,12 +221,12 @@ def test_renamed_and_mirrored_repositories_are_known(alias, model_id):
     ],
 )
 def test_nicknames_are_known(text, model_id):
-    """Return what people call a model leads to its repository, also to one not bundled."""
+    """What people call a model leads to its repository, also to one not bundled."""
     assert SNAPSHOT.find(text) == model_id
 
 
 def test_a_family_and_a_size_in_words_mean_its_newest_and_the_whole_name_the_first():
-    """Return what people mean by "qwen 7b" now, with the first generation named too."""
+    """What people mean by "qwen 7b" now, with the first generation named too."""
     reading = SNAPSHOT.read("qwen 7b")
     assert reading.id == "Qwen/Qwen2.5-7B-Instruct"
     assert "Qwen/Qwen-7B" in reading.others
@@ -235,7 +235,7 @@ def test_a_family_and_a_size_in_words_mean_its_newest_and_the_whole_name_the_fir
 
 
 def test_every_alias_leads_to_a_row_and_hides_none():
-    """Return an alias points at a known id and is no id itself."""
+    """An alias points at a known id and is no id itself."""
     ids = {model_id.lower() for model_id in SNAPSHOT.ids()}
     for alias, model_id in SNAPSHOT._aliases.items():
         assert model_id.lower() in ids, alias
@@ -243,12 +243,12 @@ def test_every_alias_leads_to_a_row_and_hides_none():
 
 
 def test_a_stranger_is_unknown():
-    """Return an id that is not bundled is None, not an error."""
+    """An id that is not bundled is None, not an error."""
     assert SNAPSHOT.get("nobody/nothing") is None
 
 
 def test_nothing_is_read_before_it_is_asked_for():
-    """Return a new snapshot holds no data."""
+    """A new snapshot holds no data."""
     assert vars(Snapshot()) == {}
 
 

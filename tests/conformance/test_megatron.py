@@ -81,7 +81,7 @@ def test_one_micro_batch_in_flight_takes_58_5_and_8_5_gb_on_every_one_of_four_st
 def test_stages_of_1f1b_hold_four_three_two_and_one_micro_batches_and_the_first_two_do_not_fit(
     train,
 ):
-    """Return the third is tight: 75.5 GB of tensors in 80, with what the process and its
+    """The third is tight: 75.5 GB of tensors in 80, with what the process and its
     collectives hold beside them."""
     answer = train(**MEGATRON, micro_batches=REAL_BATCH, gpu_count=4, pipeline_parallel=4)
     assert [held(rank["terms"]) for rank in answer["ranks"]] == [
@@ -103,7 +103,7 @@ def test_stages_of_1f1b_hold_four_three_two_and_one_micro_batches_and_the_first_
 
 
 def test_four_stages_with_zero_1_over_two_fit_on_eight_cards(train):
-    """Return the first stage with 73 GB in 80: with what real runs add it is likelier than not
+    """The first stage with 73 GB in 80: with what real runs add it is likelier than not
     to fit, and the answer calls that tight."""
     answer = train(
         **MEGATRON,
@@ -147,7 +147,7 @@ def test_eight_cards_are_the_fewest_for_1f1b_and_both_layouts_are_listed(plan):
 
 
 def test_thirteen_billion_at_4k_fill_a_node_of_eight_cards_with_two_replicas(plan):
-    """Return two replicas of four stages: the fullest card has no room for another micro-batch
+    """Two replicas of four stages: the fullest card has no room for another micro-batch
     in flight."""
     asked = {
         "tensor_parallel": 1,

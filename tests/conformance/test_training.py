@@ -70,7 +70,7 @@ def test_eight_bit_adam_takes_two_bytes_a_parameter_and_its_scales(train):
 def test_six_billion_in_int8_take_six_six_and_twelve_gigabytes_and_25_3_with_a_context_of_1_3(
     train,
 ):
-    """Return the context is measured on the machine it was seen on; a kernel that steps in place
+    """The context is measured on the machine it was seen on; a kernel that steps in place
     (fused) makes no temporaries."""
     context = {"runtime_gib": 1.3 * GB / GIB, "optimizer_implementation": "fused"}
     answer = train(model="6b", precision="int8", optimizer="adamw", **context, **STEP)

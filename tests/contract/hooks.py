@@ -37,7 +37,7 @@ def typed_questions_are_understood(ctx, response, case):
 
 @schemathesis.check
 def problems_say_what_to_send(ctx, response, case):
-    """Return every refusal is a problem with a hint."""
+    """Check that every refusal is a problem with a hint."""
     if response.status_code >= 400 and case.method != "HEAD":
         assert response.headers["content-type"] == ["application/problem+json"], response.headers
         problem = response.json()

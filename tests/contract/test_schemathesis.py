@@ -48,7 +48,7 @@ def url():
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
 def test_an_operation_keeps_its_contract(url, tmp_path, operation):
-    """Return every check of schemathesis and of hooks.py, on data that keeps to the schema and
+    """Every check of schemathesis and of hooks.py, on data that keeps to the schema and
     on data that does not: no failure."""
     run(
         url,

@@ -22,7 +22,7 @@ def errors_hold_a_code(ctx, response, case):
 
 @schemathesis.check
 def answers_are_short(ctx, response, case):
-    """Return every answer is short, and its parts add up to what it needs."""
+    """Check that every answer is short, and its parts add up to what it needs."""
     if response.status_code == 200:
         answer = response.json()
         size = len(json.dumps(answer, ensure_ascii=False, separators=(",", ":")))

@@ -287,7 +287,7 @@ def test_recommendations_leave_nothing_behind():
 @pytest.mark.parametrize("cache", [None, "fp8"])
 @pytest.mark.parametrize("count", [1, 8])
 def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name, count, cache):
-    """Return the estimate of every card of the catalog, made for itself, is that of the first of
+    """The estimate of every card of the catalog, made for itself, is that of the first of
     its kind, and so is what it holds beside its weights of those that one workload makes alike."""
     asked, profile, row = model_of(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
     laid, first, alike, loading = row.shard_weights(asked.spec, scheme_of(asked, None)), {}, {}, {}
@@ -325,7 +325,7 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name, count, cache
 def test_a_plan_over_64_cards_estimates_and_plays_few_of_the_hundreds_of_layouts(
     monkeypatch, name, settings, layouts, passes
 ):
-    """Return every number of cards has up to 100 layouts, each in three ways of checkpointing:
+    """Every number of cards has up to 100 layouts, each in three ways of checkpointing:
     most cannot fit, or are no better."""
     calls = Counter()
     need, forward, backward = planning.training_need, Tape._forward, Tape._backward

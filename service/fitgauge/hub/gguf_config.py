@@ -98,7 +98,7 @@ def uneven(metadata: Metadata) -> tuple[str, ...]:
 
 
 def _plain(value: Scalar | list[Scalar]) -> Scalar | None:
-    """Return a list has a value for every layer: the largest counts."""
+    """Return a number, of a list with a value for every layer the largest."""
     if not isinstance(value, list):
         return value
     return max((item for item in value if not isinstance(item, str)), default=None)

@@ -262,7 +262,7 @@ def test_servers_on_several_nvlinked_cards_are_met_within_a_fifth(published):
 
 
 def test_pipeline_stages_take_their_turns(published):
-    """Return layers spread over 2 to 8 cards decode as fast as one card does that holds them
+    """Layers spread over 2 to 8 cards decode as fast as one card does that holds them
     all."""
     spread = [run.expected() / run.took for run in published if run.stages > 1]
     assert len(spread) == 8

@@ -109,7 +109,7 @@ def test_a_prompt_takes_its_operations_over_what_the_cards_deliver():
 
 
 def test_what_tensor_parallelism_exchanges_comes_on_top():
-    """Return two all-reduces of 4,096 numbers of 16 bit a layer; two ranks send each number
+    """Two all-reduces of 4,096 numbers of 16 bit a layer; two ranks send each number
     once."""
     assert exchanged_bytes(LLAMA, 1, 2) == 32 * 2 * 4096 * 2
     alone = prefill_seconds(0.45e15, 0.0, tensor_parallel=2, peak=1000.0, link_gbps=100.0)

@@ -206,7 +206,7 @@ FLOORED = [
     ],
 )
 def test_no_layout_holds_less_than_its_floor(name, settings):
-    """Return the bound by which the search passes over layouts, against the estimate it stands
+    """The bound by which the search passes over layouts, against the estimate it stands
     for."""
     model, base = spec(name), replace(BASE, **settings)
     settings = {"expert": (1, 2, 8)} if model.routed_experts else {}
@@ -315,7 +315,7 @@ def test_few_of_all_layouts_are_estimated(name, settings, most):
     "settings", [{}, {"method": "lora", "precision": "bf16", "activation_checkpointing": "full"}]
 )
 def test_spread_at_all_more_expert_parallelism_is_no_slower_and_holds_no_more(name, settings):
-    """Return why the search tries experts all on every rank and spread as far as they go, and
+    """Why the search tries experts all on every rank and spread as far as they go, and
     nothing between."""
     model, base, needs = spec(name), replace(BASE, **settings), need(spec(name))
     every = chosen(frameworks=("megatron",), expert=(1, 2, 4, 8, 16, 32, 64))

@@ -34,7 +34,7 @@ def test_mambas_kernel_keeps_no_state_of_every_token():
 
 @pytest.mark.parametrize("name", [QWEN, NEMOTRON])
 def test_eager_attention_leaves_recurrent_layers_no_less_than_their_kernels_keep(name):
-    """Return whose reference in PyTorch is not derived."""
+    """Whose reference in PyTorch is not derived."""
     kernels, eager = (
         [sum(saved.bytes for saved in layer.saved) for layer in layers(name, attention)]
         for attention in ("sdpa", "eager")

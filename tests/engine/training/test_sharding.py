@@ -158,7 +158,7 @@ def test_a_quantized_base_is_cut_as_it_is_packed(settings):
 
 
 def test_fsdp1_cuts_a_flat_buffer_where_fsdp2_pads_every_parameter():
-    """Return a router of 8 rows over 64 ranks; FullyShardedDataParallel over 8 ranks of 495
+    """A router of 8 rows over 64 ranks; FullyShardedDataParallel over 8 ranks of 495
     numbers holds 62 (torch 2.13, fake process group)."""
     router = tensor((8, 4096))
     assert shard(router, work(framework="fsdp", data_parallel=64)).elements == 4096

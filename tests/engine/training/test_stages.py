@@ -247,7 +247,7 @@ def test_every_part_of_every_phase_is_what_its_formula_gives(framework, settings
 @pytest.mark.parametrize("framework", ["megatron", "deepspeed", "fsdp"])
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-30B-A3B"])
 def test_when_every_gradient_has_left_nothing_is_left_of_the_passes(name, framework):
-    """Return a pass that lets go of more than it made would hide what later layers need.
+    """A pass that lets go of more than it made would hide what later layers need.
     Megatron's dispatchers keep which expert got a token, and with which weight, until the next
     pass."""
     model = spec(name)

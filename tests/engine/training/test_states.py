@@ -140,7 +140,7 @@ ODD = ((100, 41), Kind.LINEAR)
     ],
 )
 def test_states_are_those_that_the_implementation_makes(optimizer, shape, made, source):
-    """Return each was instantiated on these shapes and stepped once; `made` are the bytes of its
+    """Each was instantiated on these shapes and stepped once; `made` are the bytes of its
     state tensors without step counters."""
     for precision, size in made.items():
         form = precision_policy(replace(STEP, precision=precision, optimizer=optimizer))

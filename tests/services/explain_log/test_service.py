@@ -122,7 +122,7 @@ def test_another_number_format_is_named_as_the_cause(explain):
 
 
 def test_a_share_that_the_log_does_not_show_is_worked_out(explain, pool):
-    """Return the terms of this run add up to 0.7 of the card, where 0.9 was taken."""
+    """The terms of this run add up to 0.7 of the card, where 0.9 was taken."""
     left = pool(engine_version="0.19.0", context_length=8192, gpu_memory_utilization=0.7)
     answer = explain(vllm(pool=round(left, 2)), gpu="H100")
     assert answer.largest_difference == "kv_cache"

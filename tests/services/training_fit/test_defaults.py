@@ -85,7 +85,7 @@ def test_what_is_sent_is_no_assumption(train):
 
 
 def test_a_textbook_question_fits_the_gpu_it_is_known_to_fit(train):
-    """Return 8 billion by QLoRA take 7 to 13 GiB as TRL runs it."""
+    """8 billion by QLoRA take 7 to 13 GiB as TRL runs it."""
     answer = train(model="Qwen/Qwen3-8B", gpu="RTX 4090", method="qlora")
     assert answer.verdict == "fits"
     assert 7 < answer.per_gpu.required_bytes.expected / 2**30 < 13

@@ -290,7 +290,7 @@ def test_a_checkpoint_holds_weights_and_states_and_offloading_to_nvme_leaves_buf
 
 
 def test_the_fewest_cards_hold_it_with_nothing_else_changed(train):
-    """Return the least count, which need not be a power of two; degrees that are sent stay."""
+    """The least count, which need not be a power of two; degrees that are sent stay."""
     asked = {"model": "Qwen/Qwen3-8B", "gpu": "A100 40GB", "method": "full"}
     fewest = train(**asked).limits.min_gpu_count
     assert train(**asked, gpu_count=fewest).verdict == "fits"

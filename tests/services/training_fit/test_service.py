@@ -222,7 +222,7 @@ def test_adapters_that_do_not_fit_on_two_cards_may_leave_their_base_in_host_memo
 
 
 def test_changes_together_are_named_only_where_they_are_sent(train):
-    """Return a reference in host memory is no change where there is none."""
+    """A reference in host memory is no change where there is none."""
     answer = train(
         model="meta-llama/Llama-3.1-8B",
         gpu="8xA100 80GB",

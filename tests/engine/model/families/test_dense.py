@@ -1,11 +1,9 @@
 """Dense decoders, the classics and those with code of their own, against transformers, vLLM and
 published counts."""
 
-import json
-from pathlib import Path
-
 import pytest
 
+from counted_models import counted_models
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.families import READERS, read_config
@@ -13,16 +11,8 @@ from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split
 from fitgauge.errors import MalformedModelError
 
-DATA = Path(__file__).parent / "data"
-
-
-def rows(name: str) -> list[dict]:
-    return json.loads((DATA / name).read_text(encoding="utf-8"))["models"]
-
-
-BUILT = rows("dense.json") + rows("classic.json")
-PUBLISHED = rows("dense_published.json")
-REMOTE = rows("remote.json")
+BUILT = counted_models("dense.json", "classic.json")
+PUBLISHED = counted_models("dense_published.json")
 LLAMA = {
     "model_type": "llama",
     "vocab_size": 1000,
@@ -48,27 +38,6 @@ def tensor_names(spec: ModelSpec) -> list[str]:
     return [block.prefix + tensor.name for block in spec.blocks for tensor in block.tensors]
 
 
-@pytest.mark.parametrize("model", BUILT, ids=lambda model: model["config"]["model_type"])
-def test_count_equals_transformers(model):
-    """Return the parameters are those that transformers makes from the same config, whatever its
-    flags and sizes."""
-    spec = read_config(model["config"])
-    assert (spec.parameters, spec.basis) == (model["parameters"], "exact")
-
-
-@pytest.mark.parametrize("model", PUBLISHED, ids=lambda model: model["model"])
-def test_count_of_published_models(model):
-    """Return the parameters of real repositories are exact."""
-    assert read_config(model["config"]).parameters == model["parameters"]
-
-
-@pytest.mark.parametrize("model", REMOTE, ids=lambda model: model["model"])
-def test_count_of_models_with_their_own_code(model):
-    """Return the parameters are those that the publishers or the loaded models print."""
-    spec = read_config(model["config"])
-    assert (spec.parameters, spec.basis) == (model["parameters"], "exact")
-
-
 @pytest.mark.parametrize(
     "model",
     [row for row in PUBLISHED if "vllm_buffer_bytes" in row],
@@ -88,7 +57,7 @@ def test_rotary_tables_are_those_of_vllm(model):
 
 @pytest.mark.parametrize("model_type", sorted({model["config"]["model_type"] for model in BUILT}))
 def test_a_section_takes_the_defaults_of_its_class(model_type):
-    """Return a text section that names its type alone is complete; a whole config.json that does
+    """A text section that names its type alone is complete; a whole config.json that does
     so is broken."""
     assert (
         READERS[model_type](
@@ -148,7 +117,7 @@ def test_llava_text_section_is_llama_7b():
     ],
 )
 def test_windows(change, expected):
-    """Return each layer slides or sees everything as the family's configuration class says."""
+    """Each layer slides or sees everything as the family's configuration class says."""
     assert windows(read_config(LLAMA | change)) == expected
 
 
@@ -184,7 +153,7 @@ def test_learned_positions_are_an_embedding_on_every_rank():
 
 
 def test_nemotron_nas_drops_what_was_searched_away():
-    """Return a block whose attention is a no-op keeps no cache and no norm; its MLP has a width
+    """A block whose attention is a no-op keeps no cache and no norm; its MLP has a width
     of its own."""
     blocks = [
         {
@@ -243,7 +212,7 @@ def test_mimo_prediction_heads_are_no_parameters():
     ],
 )
 def test_a_checkpoint_without_a_language_model_has_no_head(architecture, task):
-    """Return an embedding model or a classifier made of a decoder stores no vocabulary-wide
+    """An embedding model or a classifier made of a decoder stores no vocabulary-wide
     head."""
     spec = read_config(LLAMA | {"architectures": [architecture]})
     assert spec.task == task
@@ -280,7 +249,7 @@ def test_the_length_that_both_engines_read_first():
     ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"],
 )
 def test_a_missing_size_is_named(missing):
-    """Return a config.json without a size that decides is refused by that size's name."""
+    """A config.json without a size that decides is refused by that size's name."""
     with pytest.raises(MalformedModelError, match=missing):
         read_config({key: value for key, value in LLAMA.items() if key != missing})
 

@@ -1,11 +1,10 @@
 """Mixtures of experts and latent attention against transformers and vLLM."""
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from counted_models import counted_models
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.families import read_config
@@ -15,10 +14,8 @@ from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.serving.vllm.weights import rotates
 from fitgauge.errors import MalformedModelError
 
-DATA = Path(__file__).parent / "data"
-COUNTED = json.loads((DATA / "mixtures.json").read_text(encoding="utf-8"))["models"]
-STORED = json.loads((DATA / "mixtures_stored.json").read_text(encoding="utf-8"))["models"]
-PUBLISHED = json.loads((DATA / "mixtures_published.json").read_text(encoding="utf-8"))["models"]
+STORED = counted_models("mixtures_stored.json")
+PUBLISHED = counted_models("mixtures_published.json")
 MIXTURES = [
     "mixtral",
     "qwen2_moe",
@@ -57,21 +54,6 @@ def published(name: str) -> dict:
     return next(model["config"] for model in PUBLISHED if model["model"] == name)
 
 
-@pytest.mark.parametrize("model", COUNTED, ids=lambda model: model["config"]["model_type"])
-def test_count_equals_transformers(model):
-    """Whatever its sizes and switches, a config means as many parameters as transformers builds
-    from it."""
-    spec = read_config(model["config"])
-    assert (spec.parameters, spec.basis) == (model["parameters"], "exact")
-
-
-@pytest.mark.parametrize("model", PUBLISHED, ids=lambda model: model["model"])
-def test_count_of_published_models(model):
-    """Published config.json files mean the parameters that transformers counts."""
-    spec = read_config(model["config"])
-    assert (spec.parameters, spec.basis) == (model["parameters"], "exact")
-
-
 @pytest.mark.parametrize(
     "model",
     [model for model in PUBLISHED if "vllm_parameter_bytes" in model],
@@ -91,7 +73,7 @@ def test_bytes_by_format_equal_vllm(model):
 
 @pytest.mark.parametrize("model", STORED, ids=lambda model: model["model"])
 def test_repositories_hold_what_is_read(model):
-    """Return parameters, prediction heads and buffers together are the numbers that a repository
+    """Parameters, prediction heads and buffers together are the numbers that a repository
     is known to hold."""
     blocks = read_config(model["config"]).blocks
     assert (
@@ -119,7 +101,7 @@ def test_rotary_tables_equal_vllm(model):
 
 
 def test_latent_attention_keeps_its_latents_whole():
-    """Return every rank projects down to the latents and the indexer's key; heads are divided."""
+    """Every rank projects down to the latents and the indexer's key; heads are divided."""
     found = tensors(read_config(published("deepseek-ai/DeepSeek-V3.2")))
     whole = ("q_a_proj", "kv_a_proj_with_mqa", "indexer.wq_b", "indexer.wk", "indexer.weights_proj")
     assert {found[f"self_attn.{name}.weight"].split for name in whole} == {Split.NONE}
@@ -175,14 +157,14 @@ def test_gpt_oss_slides_in_every_second_layer():
 
 
 def test_llama4_chunks_where_it_rotates():
-    """Return every fourth of Llama 4's layers has no rotary embedding and attends to everything."""
+    """Every fourth of Llama 4's layers has no rotary embedding and attends to everything."""
     found = mixers(read_config({"model_type": "llama4_text"}))
     assert [mixer.chunk for mixer in found if isinstance(mixer, Attention)].count(8192) == 36
     assert len(found) == 48
 
 
 def test_llama4_goes_where_the_checkpoint_keeps_it():
-    """Return a multimodal checkpoint's language model is read under its own names."""
+    """A multimodal checkpoint's language model is read under its own names."""
     spec = interleaved_attention.read_llama4(
         Config({"num_hidden_layers": 2}), base="language_model.model", head="language_model.lm_head"
     )
@@ -256,7 +238,7 @@ def test_experts_are_counted_one_by_one(model_type):
 
 @pytest.mark.parametrize("model_type", MIXTURES)
 def test_absurd_sizes_are_refused(model_type):
-    """Return a negative width, a huge vocabulary or a list of layers that is too short is said
+    """A negative width, a huge vocabulary or a list of layers that is too short is said
     by its field's name."""
     for field, value in (
         ("hidden_size", -4096),
@@ -272,7 +254,7 @@ def test_absurd_sizes_are_refused(model_type):
 
 
 def test_queries_without_a_latent():
-    """Return a null q_lora_rank (DeepSeek V2 Lite) means that queries come straight from the
+    """A null q_lora_rank (DeepSeek V2 Lite) means that queries come straight from the
     hidden state."""
     found = tensors(
         latent.read_latent(Config({"q_lora_rank": None}), latent.FAMILIES["deepseek_v2"])

@@ -1,11 +1,9 @@
 """Architectures nobody taught: what is read from their configs, what is said about it, what is
 refused."""
 
-import json
-from pathlib import Path
-
 import pytest
 
+from counted_models import counted_models
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.families.fallback import read_fallback
@@ -14,8 +12,7 @@ from fitgauge.engine.model.spec import Part
 from fitgauge.errors import MalformedModelError
 from notes import codes
 
-DATA = Path(__file__).parent / "data"
-PUBLISHED = json.loads((DATA / "dense_published.json").read_text(encoding="utf-8"))["models"]
+PUBLISHED = counted_models("dense_published.json")
 BASE = {
     "model_type": "never_seen",
     "architectures": ["NeverSeenForCausalLM"],
@@ -52,7 +49,7 @@ def test_known_models_are_read_within_one_percent_when_their_type_is_hidden(mode
 
 
 def test_it_says_that_it_assumed():
-    """Return the basis is `assumed`, and a note names the architecture."""
+    """The basis is `assumed`, and a note names the architecture."""
     spec = read_config(BASE)
     assert spec.basis == "assumed"
     assert ("architecture-unknown", "model") in codes(spec.notes)
@@ -99,7 +96,7 @@ def test_mixture_by_any_name(name):
 
 
 def test_latent_attention_by_its_rank():
-    """Return a kv_lora_rank means MLA."""
+    """A kv_lora_rank means MLA."""
     change = {
         "kv_lora_rank": 32,
         "q_lora_rank": None,
@@ -114,7 +111,7 @@ def test_latent_attention_by_its_rank():
 
 
 def test_windows_by_layer_types():
-    """Return layers called sliding have the window, the others have none."""
+    """Layers called sliding have the window, the others have none."""
     kinds = ["sliding_attention", "full_attention"] * 2
     spec = read_config(BASE | {"sliding_window": 128, "layer_types": kinds})
     assert {m.window for b in spec.blocks for m in b.mixers if isinstance(m, Attention)} == {
@@ -124,14 +121,14 @@ def test_windows_by_layer_types():
 
 
 def test_a_window_without_layers_counts_as_full_attention_and_says_so():
-    """Return the cache is not made smaller on a guess."""
+    """The cache is not made smaller on a guess."""
     spec = read_config(BASE | {"sliding_window": 128})
     assert {m.window for b in spec.blocks for m in b.mixers if isinstance(m, Attention)} == {None}
     assert ("sliding-window-unused", "model") in codes(spec.notes)
 
 
 def test_linear_layers_keep_a_state():
-    """Return layers called linear_attention with the usual sizes are gated delta networks."""
+    """Layers called linear_attention with the usual sizes are gated delta networks."""
     sizes = {
         "linear_num_key_heads": 2,
         "linear_num_value_heads": 4,
@@ -147,7 +144,7 @@ def test_linear_layers_keep_a_state():
 
 
 def test_a_known_language_model_inside_is_read_by_its_reader():
-    """Return an unknown wrapper around Qwen 2 has Qwen 2's biases and a rough vision tower."""
+    """An unknown wrapper around Qwen 2 has Qwen 2's biases and a rough vision tower."""
     text = {key: value for key, value in BASE.items() if key != "architectures"} | {
         "model_type": "qwen2"
     }
@@ -186,7 +183,7 @@ def test_a_silent_config_is_tied():
     ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"],
 )
 def test_a_missing_size_is_refused_with_the_names_it_goes_by(missing):
-    """Return what decides and is not there is asked for, not guessed."""
+    """What decides and is not there is asked for, not guessed."""
     with pytest.raises(MalformedModelError, match=missing) as refusal:
         read_config({key: value for key, value in BASE.items() if key != missing})
     assert missing in refusal.value.hint
@@ -201,7 +198,7 @@ def test_a_refusal_names_the_architecture_before_what_its_config_lacks():
 
 @pytest.mark.parametrize("value", [-1, 0, 10**12, "many", True, [8]])
 def test_absurd_sizes_are_refused(value):
-    """Return a stranger's number is bounded before it is believed."""
+    """A stranger's number is bounded before it is believed."""
     with pytest.raises(MalformedModelError):
         read_config(BASE | {"num_attention_heads": value})
 

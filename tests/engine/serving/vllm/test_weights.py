@@ -35,7 +35,7 @@ QWEN25_7B = {
 
 @pytest.mark.parametrize("row", ORACLE, ids=[row["model"] for row in ORACLE])
 def test_weights_and_buffers_are_those_of_vllm(row):
-    """Return every layout vLLM builds agrees to 0.01 %, and every one it refuses is refused."""
+    """Every layout vLLM builds agrees to 0.01 %, and every one it refuses is refused."""
     quantization = (
         {"quantization_config": row["quantization_config"]} if "quantization_config" in row else {}
     )

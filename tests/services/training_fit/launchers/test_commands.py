@@ -52,7 +52,7 @@ def test_megatron_has_names_of_its_own_for_the_modules_of_adapters(words, target
     ],
 )
 def test_linears_of_attention_have_the_names_that_the_model_gives_them(words, model, named):
-    """Return where another linear ends alike, by all of its name: PEFT compares ends."""
+    """Where another linear ends alike, by all of its name: PEFT compares ends."""
     assert (
         words("--lora_target_modules", model=model, method="lora", lora_targets="attention")
         == named

@@ -135,7 +135,7 @@ class _Policy:
     ids=str,
 )
 def test_torchtitan_runs_a_function_that_sets_what_the_flags_set(command, fields, monkeypatch):
-    """Return the module run against stand-ins for what it imports: MODULE and CONFIG are the
+    """The module run against stand-ins for what it imports: MODULE and CONFIG are the
     model's."""
     flags = command(trainer="torchtitan", method="full", **fields)
     files = config_files(flags)

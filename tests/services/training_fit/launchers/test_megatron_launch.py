@@ -65,7 +65,7 @@ def test_megatron_is_told_the_models_shapes_and_every_degree(command):
 def test_megatron_is_told_what_layers_compute_and_what_it_cannot_start_without(
     command, model, there, absent
 ):
-    """Return what it was not told would be a GPT-2 of the same width, with other memory."""
+    """What it was not told would be a GPT-2 of the same width, with other memory."""
     found = flags(command(model=model, framework="megatron", gpu_count=8))
     assert there | {"--tokenizer-model", "--data-path", "--train-iters", "--lr"} <= set(found)
     assert not absent & set(found)

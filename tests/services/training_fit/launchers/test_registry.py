@@ -151,7 +151,7 @@ def test_a_card_without_bf16_trains_in_fp16_whatever_the_tool_prefers(train):
 
 
 def test_unsloths_kernels_are_of_the_families_it_writes_anew(train):
-    """Return the others it compiles (models/loader.py)."""
+    """The others it compiles (models/loader.py)."""
     asked = {"gpu": "A100 80GB", "framework": "unsloth", "method": "lora"}
     kernels = [
         train(model=model, **asked).understood_as["kernels"]

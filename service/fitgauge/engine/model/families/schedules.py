@@ -15,7 +15,7 @@ Windows = Callable[[Config, int], list[int | None]]
 
 
 def every_layer(config: Config, layers: int) -> list[bool]:
-    """Return every layer has a mixture."""
+    """Return that every layer has a mixture."""
     return [True] * layers
 
 

@@ -162,7 +162,7 @@ def rank_of(text: str) -> str:
 
 
 def _drafted(readings: list[Measurement]) -> list[Measurement]:
-    """Return a rank's second load is its draft model's."""
+    """Return the readings with a rank's second load as its draft model's."""
     loaded: set[str] = set()
     results = []
     for reading in readings:

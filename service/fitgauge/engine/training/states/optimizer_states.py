@@ -292,7 +292,7 @@ def _as_stored(parameters: Sequence[Parameter], sizes: Sequence[int]) -> list[in
 
 
 def _state_dtype(parameter: Parameter, form: PrecisionPolicy) -> str:
-    """Return states have the format of the framework, or of an adapter's own weight."""
+    """Return the format of states: the framework's, or that of an adapter's own weight."""
     return parameter.dtype if parameter.adapter and form.masters is None else form.states
 
 

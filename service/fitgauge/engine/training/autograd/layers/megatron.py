@@ -86,8 +86,8 @@ class MegatronLayer(MegatronModules):
             return super().eager(q, k, v, heads, mixer)
 
     def fused_attention(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
-        """Return queries, keys, values, output and the log of the sum of exponentials are saved;
-        parts of the projection are copied before.
+        """Return attention by a fused kernel: queries, keys, values, output and the log of the sum
+        of exponentials are saved; parts of the projection are copied before.
 
         FlashAttention wants tokens behind sequences: of several sequences everything is copied
         for it, the output for the projection after it. Source: Transformer Engine,

@@ -402,3 +402,66 @@ def test_what_errors_say_to_send_is_sent_a_few_times_at_most():
     assert answer.answer is None
     assert answer.missing
     assert len(calls) <= 5
+
+
+def test_memory_of_the_machine_that_is_offered_is_used(ask):
+    answer = ask("qwen3 30b a3b q4_k_m on a 3060 12gb with 64GB of RAM").answer
+    assert answer["summary"].startswith("To fit, offload ")
+    assert answer["verdict"] == "fits"
+    assert "--n-cpu-moe" in answer["launch"]["command"]
+
+
+def test_the_layers_that_are_asked_for_are_those_of_the_command(ask):
+    answer = ask("how many layers of llama 3.3 70b q4_k_m fit a 16gb 4080 with 64gb ram?").answer
+    layers = answer["launch"]["command"].partition("-ngl ")[2].split()[0]
+    assert f" {layers} layers on the GPU. " in answer["summary"]
+
+
+@pytest.mark.parametrize(
+    "text, form, held",
+    [
+        ("no GPU, 1 TB RAM. can I run deepseek v3 q4?", "q4_k_m", "hold that"),
+        ("cpu only with 256gb ram, which quant of qwen3 235b a22b?", "q8_0", "hold that"),
+        ("can llama 3.3 70b run on cpu with 16gb of ram", "q2_k", "do not hold that"),
+        ("will an iphone run gemma 3n?", "q4_k_m", "tokens of context."),
+    ],
+)
+def test_a_machine_without_a_gpu_is_answered_by_its_own_memory(ask, text, form, held):
+    answer = ask(text).answer
+    assert answer["summary"].startswith("Without a GPU ")
+    assert held in answer["summary"]
+    assert [need["name"] for need in answer["needs"]] == [form]
+    assert answer["smallest"] == []
+
+
+def test_a_training_that_the_machine_is_too_small_for_does_not_fit(ask):
+    text = "zero3 offload, full finetune of llama 3.1 8b on a 4090 with {} GB of system ram"
+    small, large = ask(text.format(32)), ask(text.format(256))
+    assert (small.answer["verdict"], large.answer["verdict"]) == ("does_not_fit", "fits")
+    assert small.answer["summary"].startswith("It does not fit: What is offloaded needs ")
+    assert small.answer["launch"] is None
+
+
+def test_copies_are_counted_and_one_is_started(ask):
+    answer = ask("can 8x L40S host 3 replicas of Qwen3-32B-FP8?").answer
+    each = answer["limits"]["min_gpu_count"]
+    assert answer["summary"].startswith(f"{8 // each} copies at most, each on {each} GPU. ")
+    assert answer["gpu"]["count"] == each
+
+
+def test_the_speeds_of_two_models_are_said_first(ask):
+    answer = ask("which is faster on a 4090, gemma 3 12b q8 or qwen3 14b q6?").answer
+    assert answer["summary"].startswith("Tokens a second of one request: ")
+    assert [row["quantization"] for row in answer["items"]] == ["q8_0", "q6_k"]
+
+
+def test_a_log_of_a_training_that_is_told_is_answered_by_its_estimate(ask):
+    log = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total"
+    )
+    log += " capacity of 23.64 GiB of which 1.20 GiB is free.\n"
+    told = ask(log + "full finetune of qwen2.5 1.5b bs 8 seq 2048 w/ trl. why??")
+    assert told.operation == "check_training_fit"
+    assert told.answer["summary"].partition("; to fit, ")[1]
+    untold = ask(log + "It was a full finetune of qwen2.5 1.5b with trl, and I see no reason. why?")
+    assert untold.operation == "explain_log"

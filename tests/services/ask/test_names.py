@@ -123,11 +123,10 @@ def test_each_of_several_copies_has_its_part_of_the_gpu(ask):
     assert ask("host 3 llama 3.1 8b models on one A100 80GB").answer["verdict"] == "fits"
 
 
-def test_copies_on_several_gpus_are_said_to_be_left_out(ask):
-    copies = ask("run 4 replicas of qwen3 8b on 4x H100").missing
-    assert any(
-        note.startswith("4 replicas:") and "gpu_memory_utilization" in note for note in copies
-    )
+def test_copies_on_several_gpus_have_gpus_of_their_own(ask):
+    copies = ask("run 4 replicas of qwen3 8b on 4x H100")
+    assert copies.answer["summary"].startswith("4 copies at most, each on 1 GPU. ")
+    assert not copies.missing
     assert not ask("run qwen3 8b on one H100").missing
 
 
@@ -135,8 +134,7 @@ def test_copies_on_several_gpus_are_said_to_be_left_out(ask):
     ("text", "note"),
     [
         ("qwen2.5 vl 7b on a 4090 with 10 images per request", "10 images:"),
-        ("can llama 3 8b run on cpu?", "on cpu:"),
-        ("can I run llama 3 8b on a raspberry pi 5 8gb", "raspberry pi:"),
+        ("cheapest way to run llama 3 8b with no gpu of my own?", "gpu: runs without one"),
     ],
 )
 def test_what_no_request_has_a_field_for_is_said(ask, text, note):

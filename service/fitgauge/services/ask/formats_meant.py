@@ -40,6 +40,8 @@ AGAINST = re.compile(
     re.IGNORECASE,
 )
 """What stands between formats that are set side by side."""
+_OWN = re.compile(r"[\s,(-]*(?:(?:in|at|as|@)\s+)?", re.IGNORECASE)
+"""What stands between a model and the format that is its own."""
 _OF_CACHES = re.compile(rf"(?:\s|kv|cache|-)*(?:{AGAINST.pattern})\s*", re.IGNORECASE)
 """The same between formats of a KV cache."""
 LISTED = re.compile(rf"{AGAINST.pattern}|,|\b(?:and|und|et|y|e)\b|和|与", re.IGNORECASE)
@@ -104,6 +106,29 @@ def with_caches(text: str, facts: Sequence[Fact]) -> list[Fact]:
         value = CACHE_TYPES.get(str(result[at].value), result[at].value)
         result[at] = result[at]._replace(kind="cache", value=value)
     return result
+
+
+def with_own_formats(
+    text: str, models: Sequence[Fact], facts: Sequence[Fact]
+) -> tuple[list[str], list[Fact]]:
+    """Return several models, each with the format in or behind its name where they have not all the
+    same: "gemma 12b q8 or qwen 14b q6"; and the facts without those formats."""
+    own: dict[str, Fact] = {}
+    for form in (fact for fact in facts if fact.kind == "format"):
+        before = next((one for one in reversed(models) if one.start <= form.start), None)
+        if before and _OWN.fullmatch(text[before.end : form.start]):
+            own.setdefault(str(before.value), form)
+    names = [str(one.value) for one in models]
+    behind = {
+        str(one.value): f" {own[str(one.value)].value}"
+        for one in models
+        if str(one.value) in own and own[str(one.value)].start >= one.end
+    }
+    in_some_names = len(behind) < len(own) < len(models)
+    if len({form.value for form in own.values()}) < 2 and not in_some_names:
+        return names, list(facts)
+    others = [fact for fact in facts if fact not in own.values()]
+    return [f"{name}{behind.get(name, '')}" for name in names], others
 
 
 def is_file(text: str, fact: Fact) -> bool:

@@ -96,7 +96,7 @@ def _group(parts: list[Any]) -> Iterator[Fact]:
         count = None
     tokens = [part[2] if _kind(part) == "memory" else part.value for part in parts]
     servers = any(part.type == "MACHINES" for part in parts if isinstance(part, Terminal))
-    if servers and not (name or memory or named or machines):
+    if servers and not (name or memory or ram or named or machines):
         return  # "two servers" have any number of GPUs
     if {count, memory, name, ram, machines} == {None}:
         return

@@ -3,12 +3,14 @@ holds, how fast it is, how large its cache is, what of a table is meant."""
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
 from fitgauge.engine.quantity import GIB, KIB, gib, rough
 from fitgauge.services.ask.rates import HOURS_OF_A_MONTH
+from fitgauge.services.ask.remarks import share_of_each
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.ask.topics import is_about
 from fitgauge.services.common.fit_schemas import FitAnswer
@@ -67,9 +69,51 @@ def most_of(
 
 def to_fit(text: str, understood: Understood, answer: FitAnswer) -> Suggestion | None:
     """Return the change with which the same GPUs hold a model that does not fit, where a text asks
-    the most that they hold; None for other questions."""
-    asks = answer.verdict in ("does_not_fit", "tight") and wants_most(text, understood)
-    return step_here(answer.suggestions) if asks else None
+    the most that they hold, or offers the machine's memory; None for other questions."""
+    if answer.verdict not in ("does_not_fit", "tight"):
+        return None
+    if understood.host_memory_gib is None:
+        return step_here(answer.suggestions) if wants_most(text, understood) else None
+    step = first_step(answer.suggestions, offers_host=True)
+    return step if step and (is_here(step) or "cpu_offload_gib" in step.request) else None
+
+
+def to_fit_in_words(step: Suggestion) -> str:
+    """Return a change as a sentence with a space behind it; with its speed where weights are kept
+    in host memory."""
+    change = step.change if "cpu_offload_gib" in step.request else step.change.partition(": ")[0]
+    return f"To fit, {change}. "
+
+
+FILES = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
+USUAL_FILE = ("q4_k_m",)
+"""Files that run without a GPU, from the largest; the one that people take of a machine whose memory
+is not known."""
+
+
+def needed_gib(answer: FitAnswer) -> float:
+    """Return what the first format of an answer without a GPU needs [GiB]."""
+    return answer.needs[0].required_bytes.expected / GIB
+
+
+def without_gpu_in_words(answer: FitAnswer, machine: float | None) -> str:
+    """Return what an answer's model takes of a machine without a GPU. machine: its memory
+    [GiB]."""
+    need, load = needed_gib(answer), answer.understood_as
+    holds = "hold that" if machine and need <= machine else "do not hold that"
+    of_it = f": its {machine:,g} GiB {holds}" if machine else ""
+    return (
+        f"Without a GPU {answer.model.id} takes {need:,.1f} GiB of the machine's memory in"
+        f" {answer.needs[0].name}, with {load['context_length']:,} tokens of context{of_it}. How"
+        " fast it is there is not estimated."
+    )
+
+
+def layers_in_words(text: str, answer: FitAnswer) -> str:
+    """Return how many layers an answer's command keeps on the GPUs, where a text asks for that, as
+    a sentence with a space behind it; empty for other questions."""
+    layers = re.search(r"-ngl (\d+)", answer.launch.command if answer.launch else "")
+    return f"{layers[1]} layers on the GPU. " if layers and is_about(text, "layers") else ""
 
 
 def wants_most(text: str, understood: Understood) -> bool:
@@ -118,6 +162,8 @@ def copies_in_words(text: str, answer: FitAnswer) -> str:
     each = answer.limits.min_gpu_count if answer.limits else None
     if not each or answer.gpu is None or not is_about(text, "copies"):
         return ""
+    if answer.gpu.count == 1 and share_of_each(text) is not None:
+        return ""  # they share it
     copies, noun = (answer.gpu.count or 1) // each, "GPU" if each == 1 else "GPUs"
     if copies == 0:
         return f"No copy fits: one takes {each} {noun}. "
@@ -234,21 +280,27 @@ def _columns(row: CompareRow) -> tuple[str, ...]:
     return row.model, gpus, str(row.quantization), str(row.engine), str(row.context_length)
 
 
-def side_by_side(understood: Understood, table: CompareAnswer) -> list[CompareRow]:
-    """Return the row of each GPU of a table of one model on a few GPUs: in the widest format
-    of those that most of them hold. None for another table, or where only one GPU holds it."""
-    rows = [row for row in table.items if row.verdict == "fits"]
+def side_by_side(text: str, table: CompareAnswer) -> list[CompareRow]:
+    """Return the row of each GPU of a table of one model on a few GPUs, or of each model where a
+    text asks for the speed of a few: in the widest format of those that most of them hold. None for
+    another table, or where only one is held."""
     gpus = {(row.gpu, row.gpu_count) for row in table.items}
-    loads = {(row.model, row.context_length, row.concurrency) for row in table.items}
-    if understood.model is None or len(loads) > 1 or not 1 < len(gpus) <= _FEW_GPUS:
+    models, loads = {row.model for row in table.items}, {_load(row) for row in table.items}
+    options = max(len(gpus), len(models))
+    if len(loads) > 1 or min(len(gpus), len(models)) > 1 or not 1 < options <= _FEW_GPUS:
         return []
+    if len(models) > 1 and not is_about(text, "fastest", "rate"):
+        return []
+    rows = [row for row in table.items if row.verdict == "fits"]
     by_format: dict[str | None, list[CompareRow]] = {}
     for row in rows:
         by_format.setdefault(row.quantization, []).append(row)
-    held = max(by_format.values(), key=len, default=[])
-    if not 1 < len(held) <= len(gpus):
-        return []
-    return held
+    held = rows if len(table.items) == options else max(by_format.values(), key=len, default=[])
+    return held if 1 < len(held) <= options else []
+
+
+def _load(row: CompareRow) -> tuple[int | None, int | None]:
+    return row.context_length, row.concurrency
 
 
 def together(table: CompareAnswer) -> str:
@@ -338,12 +390,18 @@ def speed_in_words(answer: FitAnswer) -> str:
 
 
 def speeds_in_words(answers: Sequence[FitAnswer]) -> str:
-    """Return the speeds of one model on several GPUs, the fastest first, as a sentence with a
-    space behind it; empty where fewer than two are known."""
+    """Return the speeds of one model on several GPUs, or of several on one, the fastest first, as a
+    sentence with a space behind it; empty where fewer than two are known."""
+    measured = [one for one in answers if one.gpu is not None and one.speed is not None]
+    formats = {str(one.understood_as["quantization"]) for one in measured}
+    is_one = len({one.model.id for one in measured}) == 1
     rates = [
-        (f"{one.gpu.count} x {one.gpu.name}", one.speed.tokens_per_second_per_request)
-        for one in answers
-        if one.gpu is not None and one.speed is not None
+        (
+            f"{one.gpu.count} x {one.gpu.name}" if is_one and one.gpu else one.model.id,
+            one.speed.tokens_per_second_per_request,
+        )
+        for one in measured
+        if one.speed is not None
     ]
     if len(rates) < 2:
         return ""
@@ -352,5 +410,5 @@ def speeds_in_words(answers: Sequence[FitAnswer]) -> str:
         f"{name} about {rough(rate.expected)} ({rough(rate.low)} to {rough(rate.high)})"
         for name, rate in rates
     ]
-    stored = answers[0].understood_as["quantization"]
-    return f"Tokens a second of one request, weights {stored}: {', '.join(parts)}. "
+    stored = f", weights {formats.pop()}" if len(formats) == 1 else ""
+    return f"Tokens a second of one request{stored}: {', '.join(parts)}. "

@@ -10,6 +10,7 @@ from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.options import ALL_LAYERS
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.services.ask.names import GpuNames
+from fitgauge.services.ask.topics import is_about
 
 _LAPTOP = re.compile(
     r"\b(?:laptop|thinkpad|legion|zephyrus|mobile)\b|笔记本|ノート(?:pc|パソコン)|노트북",
@@ -137,10 +138,7 @@ _LACKING = re.compile(
 _USUAL = 64.0
 """Of a desktop that a text says nothing of [GiB]."""
 
-_HOW_MUCH = re.compile(
-    r"\bhow much (?:system |cpu |host |main )?ram\b|\bhow many layers\b|多少(?:内存|层)",
-    re.IGNORECASE,
-)
+_HOW_MUCH = re.compile(r"\bhow much (?:system |cpu |host |main )?ram\b|多少内存", re.IGNORECASE)
 ENOUGH = 4096.0
 """Where the memory of the machine, or what stays on the GPU, is what is asked for [GiB]."""
 
@@ -170,13 +168,15 @@ def host_memory(
 ) -> tuple[float | None, str]:
     """Return the memory of the machine [GiB], and what to say of it; None where the text offers
     none, or the GPU has no other memory than the machine's. sizes: those that it names [GiB]."""
+    if match is None and is_about(text, "no gpu"):
+        return max(sizes, default=None), ""
     if match is None or match.accelerator.unified_memory:
         return None, ""
     if (lacking := _LACKING.search(text)) is not None:
         return float(lacking[1]), ""
     if sizes:
         return max(sizes), ""
-    if _HOW_MUCH.search(text):
+    if _HOW_MUCH.search(text) or is_about(text, "layers"):
         return ENOUGH, "host_memory_gib: taken as enough, since how much is needed is asked."
     if _OFFLOADED.search(text):
         return _USUAL, f"host_memory_gib: taken as {_USUAL:g}; say how much the machine has."

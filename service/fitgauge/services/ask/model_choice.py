@@ -164,8 +164,10 @@ def in_families(text: str, facts: Sequence[Fact], names: ModelNames) -> Iterator
     """Yield models, a size as that of the family that a text names before, where there is such a
     one: "gemma3 27b or the 12b", "swap Qwen3-8B for the 14B". facts: of models."""
     named = next((str(fact.value) for fact in facts if fact.kind == "model"), "")
+    is_family = _OWN_SIZE.search(named) is None
     for fact in facts:
-        other = _OWN_SIZE.sub(str(fact.value), named, count=1)
+        size = str(fact.value)
+        other = f"{named} {size}" if is_family else _OWN_SIZE.sub(size, named, count=1)
         is_member = fact.kind == "size" and bool(
             _MEMBER.search(text[: fact.start]) or _DRAFT.match(text, fact.end)
         )

@@ -40,10 +40,12 @@ class Reading(NamedTuple):
 Sign = Literal[
     "training", "trainer", "several", "gpus on a par", "model", "hardware", "counted", "settings",
     "formatted", "sizes alone", "largest of a family", "rented", "terse", "fastest",
+    "step stated",
 ]  # fmt: skip
 """What the facts of a question tell of the operation that it means. "trainer": it names a tool that
 trains; "several": models, engines, formats or contexts are on a par; "rented": it names a price by
-the hour or a cloud; "terse": it is names and numbers alone."""
+the hour or a cloud; "terse": it is names and numbers alone; "step stated": it says the
+sequences of a training step and their tokens."""
 
 
 def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
@@ -51,7 +53,8 @@ def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
     low = text.lower()
     training, model, hardware = (one in signs for one in ("training", "model", "hardware"))
     on_a_par = "gpus on a par" in signs
-    if is_about(low, "log") and (len(text) > _LOGS or not (model and hardware)):
+    stated = model and hardware and ("step stated" in signs or len(text) <= _LOGS)
+    if is_about(low, "log") and not stated:
         return "explain_log"
     sizes_alone, settings = "sizes alone" in signs, "settings" in signs
     wants_models = is_about(low, "models") or (sizes_alone and is_about(low, "format"))

@@ -140,6 +140,12 @@ class _Choice:
         elif not names:
             gpu, note = unknown_gpu(self._text, gpu)
             notes += [note] if note else []
+        alone = not names and is_about(self._text, "no gpu")
+        if alone and not any(one.value.name or one.value.named for one in hardware):
+            gpu = None  # its memory is the machine's
+        alone = alone and gpu is None
+        stated = (one.value.ram or (one.value.memory if alone else None) for one in hardware)
+        sizes: list[float] = [size for size in stated if size is not None]
         on_a_par: Mapping[str, Sequence[object]] = {
             "engine": engines_meant.engines_side_by_side(self._text, self._of("engine")),
             "quantization": formats_meant.formats_side_by_side(self._text, self._facts),
@@ -161,6 +167,7 @@ class _Choice:
             "largest of a family": intent.wants_largest(self._text, model),
             "rented": "max_usd_per_hour" in settings or clouds,
             "terse": terse,
+            "step stated": {"sequence_length", "micro_batch_size"} <= settings.keys(),
             "fastest": is_about(self._plain, "fastest", "rate") and not counted_each,
         }
         operation = operation_of(self._plain, {sign for sign, holds in signs.items() if holds})
@@ -169,8 +176,12 @@ class _Choice:
         if operation == "check_fit" and gpu and model and closed_model_in(model) == model:
             notes.append(f"model: {model} has no published weights; those listed have, and fit.")
             operation, model = "list_models_that_fit", None
-        if operation == "list_models_that_fit" and any(one.value.ram for one in hardware):
-            notes.append("host_memory_gib: the list is of what the GPU holds alone.")
+        if operation == "list_models_that_fit" and sizes:
+            if alone:
+                gpu = f"{max(sizes):g}GB"
+                notes.append("gpu: none; the list is of what as much memory holds, at any speed.")
+            else:
+                notes.append("host_memory_gib: the list is of what the GPU holds alone.")
         apart = None
         if operation == "check_fit" and (apart := halves(self._text, hardware, self._gpus)):
             gpu, names, count = None, [], None
@@ -192,7 +203,6 @@ class _Choice:
             settings["kv_cache_dtype"] = format_of_cache
         if operation in ("check_fit", "check_training_fit"):
             match = self._gpus.find(gpu) if gpu else None
-            sizes = [one.value.ram for one in hardware if one.value.ram is not None]
             text = "" if self._training else self._text
             settings["host_memory_gib"], note = host_memory(text, match, sizes)
             notes += [note] if note else []
@@ -273,7 +283,10 @@ class _Choice:
             self._draft = str(draft.value)
             facts = [fact for fact in facts if fact.value != draft.value]
         model, models = model_choice.choose_model(self._text, facts, self._questions)
-        if not (model or models) and is_about_memory:
+        if models:
+            several = [next(one for one in facts if one.value == name) for name in models]
+            models, self._facts = formats_meant.with_own_formats(self._text, several, self._facts)
+        elif model is None and is_about_memory:
             model = closed_model_in(self._text)
         elif model is not None and not any(map(str.isdigit, model)):
             model = model_choice.with_size(self._text, model)

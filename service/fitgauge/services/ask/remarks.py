@@ -4,6 +4,7 @@ import math
 import re
 
 from fitgauge.services.ask.intent import DISTILLS
+from fitgauge.services.ask.topics import is_about
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
 _COPIES = re.compile(
@@ -22,10 +23,6 @@ _OF_ITS_OWN = re.compile(
 _SHARE = 0.92
 """Of a GPU that all copies take together: vLLM's own of one."""
 
-_CPU = re.compile(
-    r"\bon (?:a |the |my )?cpu\b|\bcpu[- ]only\b|\bonly (?:have |got )?(?:an? |my )?cpus?\b"
-)
-
 _DRAFT = (
     re.compile(r"\bspeculative decoding\b|\bdraft model\b|\bwith (?:an? )?(?:\S+ )?draft\b"),
     "the answer is without it. Send `draft_model`, or `speculative_tokens` for the model's own MTP"
@@ -40,13 +37,8 @@ _DISTILLATION = (
     " teacher (check_fit): on the same GPUs their memory adds up.",
 )
 _WITHOUT_GPU = (
-    re.compile(
-        rf"{_CPU.pattern}|\bwithout (?:a |any )?gpu\b"
-        r"|\b(?:no|don't have a|do (?:i|we|you) (?:really |even )?need a) gpu\b|\braspberry pi\b"
-        r"|\b(?:iphone|(?:android|smart|mobile) ?phone|phone|android|ipad)\b"
-    ),
-    "runs without a GPU of their own are not estimated. What a model needs on a GPU is about"
-    " what it needs in the memory of the machine.",
+    "gpu: runs without one are not estimated. What a model needs on a GPU is about what it needs in"
+    " the memory of the machine."
 )
 _REMARKS = (
     _DISTILLATION,
@@ -62,7 +54,6 @@ _REMARKS = (
         ),
         "images take tokens of the context: count them in `context_length`.",
     ),
-    _WITHOUT_GPU,
     (
         re.compile(r"\bkv[- ]?cache offload\w*|\boffload\w* (?:the )?kv[- ]?cache\b"),
         "the answer keeps the cache on the GPU: send `kv_offload_gib` for a part in host memory.",
@@ -114,15 +105,11 @@ def share_of_each(text: str) -> tuple[float, str] | None:
     return math.floor(_SHARE / copies * 100) / 100, match[0]
 
 
-def remarks(text: str, *, has_gpu: bool, drafted: bool, training: bool) -> list[str]:
-    """Return a sentence for each, with the words of the question that it is about. has_gpu:
-    whether it names a GPU, so that only a part may run on the CPU; drafted: whether it names a
-    draft model; training: whether it is about training, of which few say anything."""
-    low = text.lower()
-    if has_gpu:
-        low = _CPU.sub(" ", low)
-    rows = (
-        (_DISTILLATION, _WITHOUT_GPU) if training else _REMARKS if drafted else (_DRAFT, *_REMARKS)
-    )
-    matches = ((pattern.search(low), sentence) for pattern, sentence in rows)
-    return [f"{match[0]}: {sentence}" for match, sentence in matches if match]
+def remarks(text: str, *, alone: bool, drafted: bool, training: bool) -> list[str]:
+    """Return a sentence for each, with the words of the question that it is about. alone: whether
+    it is about a machine without a GPU, and the answer is not; drafted: whether it names a draft
+    model; training: whether it is about training, of which few say anything."""
+    rows = (_DISTILLATION,) if training else _REMARKS if drafted else (_DRAFT, *_REMARKS)
+    matches = ((pattern.search(text.lower()), sentence) for pattern, sentence in rows)
+    notes = [f"{match[0]}: {sentence}" for match, sentence in matches if match]
+    return [*notes, _WITHOUT_GPU] if alone and is_about(text, "no gpu") else notes

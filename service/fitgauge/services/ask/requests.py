@@ -201,7 +201,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     if reading.operation in _REMARKED:
         notes += remarks(
             reading.text,
-            has_gpu=_names_gpus(fields),
+            alone=not _names_gpus(fields) and reading.operation != "check_fit",
             drafted="draft_model" in fields,
             training=reading.training,
         )
@@ -304,13 +304,13 @@ def _copies(text: str, fields: dict[str, Any]) -> Iterator[str]:
     """Give each of several copies of a model its part of the one GPU, where its engine takes a
     part, and yield what to say of it."""
     share = share_of_each(text)
-    if share is None:
-        return
+    one_gpu = fields.get("gpu") and fields.get("gpu_count") in (None, 1)
+    if share is None or (not one_gpu and is_about(text, "copies")):
+        return  # how many fit is said first
     part, copies = share
     engine = fields.get("engine") or DEFAULT_ENGINES[0]
     takes_part = ENGINES[engine].budget_is_device_share
     is_file = str(fields.get("quantization", "")).startswith("q")
-    one_gpu = fields.get("gpu") and fields.get("gpu_count") in (None, 1)
     if one_gpu and takes_part and not is_file and part > 0:
         fields["engine"] = engine
         part = fields.setdefault("gpu_memory_utilization", part)

@@ -98,6 +98,11 @@ class AskService:
         except InvalidRequestError as error:
             if changes and (other := _instead(reading, request, error)) is not None:
                 result, remarks = await self._answered(*other, changes - 1)
+                if error.field == "host_memory_gib" and isinstance(result, TrainingAnswer):
+                    summary = f"It does not fit: {error.detail} With more, {result.summary}"
+                    result = structs.replace(
+                        result, verdict="does_not_fit", summary=summary, launch=None
+                    )
                 return result, [_advice(error), *remarks]
             if (fewest := await self._fewest(reading)) is None:
                 raise
@@ -149,25 +154,20 @@ class AskService:
     ) -> FitAnswer:
         """Return the answer that says first what a text asks for: the most that the launch holds,
         how fast it is, or how large its cache is."""
-        lead = ""
+        text, understood, lead = reading.text, reading.understood, ""
+        if request.gpu is None and is_about(text, "no gpu"):
+            return await self._without_gpu(request, understood.host_memory_gib)
         if reading.whole_context and (longest := result.model.max_context_length) is not None:
             request, result, lead = await self._of_whole_context(reading, request, longest)
         if reading.command and not lead:
             lead = as_started(result)
-        most = leads.most_of(reading.text, reading.understood, request, result)
-        if (
-            most is None
-            and (step := leads.to_fit(reading.text, reading.understood, result)) is not None
-        ):
+        most = leads.most_of(text, understood, request, result)
+        if most is None and (step := leads.to_fit(text, understood, result)) is not None:
             changed = structs.replace(request, **step.request)
             again = await self._fit(changed)
             if again.model.parameters == result.model.parameters:  # the same weights
-                request, result, lead = (
-                    changed,
-                    again,
-                    f"To fit, {step.change.partition(': ')[0]}. ",
-                )
-                most = leads.most_of(reading.text, reading.understood, request, result)
+                request, result, lead = changed, again, leads.to_fit_in_words(step)
+                most = leads.most_of(text, understood, request, result)
         if most is not None:
             lead += most[1]
             result = await self._fit(most[0])
@@ -175,14 +175,29 @@ class AskService:
         if machine < ENOUGH and result.verdict == "does_not_fit":
             enough = await self._fit(structs.replace(request, host_memory_gib=ENOUGH))
             lead += leads.host_in_words(machine, enough)
-        result, at_rate = await self._at_rate(reading.text, request, result)
-        lead += at_rate
-        lead += leads.copies_in_words(reading.text, result)
-        if is_about(reading.text, "rate"):
+        result, at_rate = await self._at_rate(text, request, result)
+        lead += at_rate + leads.layers_in_words(text, result)
+        if copies := leads.copies_in_words(text, result):
+            each = result.limits.min_gpu_count if result.limits else None
+            lead, result = copies, await self._fit(structs.replace(request, gpu_count=each))
+        if is_about(text, "rate") and "tokens/s" not in lead:
             lead += leads.speed_in_words(result)
-        if is_about(reading.text, "cache"):
+        if is_about(text, "cache"):
             lead += leads.cache_in_words(result)
         return structs.replace(result, summary=lead + result.summary)
+
+    async def _without_gpu(self, request: FitRequest, machine: float | None) -> FitAnswer:
+        """Return the answer about a machine without a GPU: what of its memory a model takes in the
+        format that is named, else in the widest file that it holds. machine: its memory [GiB]."""
+        files = leads.FILES if machine else leads.USUAL_FILE
+        for form in [request.quantization] if request.quantization else files:
+            result = await self._fit(
+                structs.replace(request, quantization=form, host_memory_gib=None)
+            )
+            if leads.needed_gib(result) <= (machine or ENOUGH):
+                break
+        summary = leads.without_gpu_in_words(result, machine)
+        return structs.replace(result, summary=summary, smallest=[])
 
     async def _of_whole_context(
         self, reading: Reading, request: FitRequest, longest: int
@@ -234,7 +249,7 @@ class AskService:
             again = await self._train(request)
             if again.model.parameters == result.model.parameters:
                 most = leads.most_trained(reading.text, reading.understood, request, again)
-                lead = f"To fit, {step.change.partition(': ')[0]}. "
+                lead = leads.to_fit_in_words(step)
         if most is None:
             return result
         again = await self._train(most[0])
@@ -252,7 +267,7 @@ class AskService:
             assert isinstance(other, CompareAnswer)
             table = other
             remarks.append("quantization: as published none fits, so these are the usual formats.")
-        rows = leads.side_by_side(reading.understood, table)
+        rows = leads.side_by_side(reading.text, table)
         if asks_most := leads.wants_most(reading.text, reading.understood):
             rows = leads.fitting_rows(table) or rows
         each = await self._each([leads.as_question(row, reading.understood) for row in rows])
@@ -261,7 +276,8 @@ class AskService:
             lead = leads.most_of_each(
                 reading.text, reading.understood, leads.row_names(rows, table), each
             )
-        at_once = reading.understood.models and not is_about(reading.text, "comparison")
+        apart = is_about(reading.text, "comparison", "fastest", "rate")
+        at_once = reading.understood.models and not apart
         if at_once or is_about(reading.text, "one gpu"):
             lead = leads.together(table) or lead
         nearest = leads.nearest_rows(reading.understood, table) and leads.nearest_rows(

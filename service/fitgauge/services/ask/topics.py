@@ -9,7 +9,7 @@ Topic = Literal[
     "suggestions", "longest context", "most requests", "copies", "largest batch",
     "longest sequence", "time", "disk", "merging", "format", "largest", "comparison",
     "all weights", "price of tokens", "price", "as published", "fastest", "text alone", "rate",
-    "cache", "one gpu", "whole context", "nodes", "month", "coding",
+    "cache", "layers", "no gpu", "one gpu", "whole context", "nodes", "month", "coding",
 ]  # fmt: skip
 
 _WORDS = r"(?:\s+(?!(?:for|to|do|does|can|would|will|are|of|on|and)\b)[\w.-]+){0,7}\s+"
@@ -144,6 +144,14 @@ _PATTERNS: Mapping[Topic, str] = {
     ),
     "copies": (
         r"\bhow many\b[^.?,;]{0,16}?\b(?:replicas|copies|instances)\b|多少(?:个)?(?:副本|实例)"
+        r"|\b(?:\d{1,3}|two|three|four) (?:replicas|copies)\b"
+    ),
+    "layers": r"\bhow many layers\b|多少层",
+    "no gpu": (
+        r"\b(?:no|don't have an?|do (?:i|we|you) (?:really |even )?need an?|without (?:an? |any )?)"
+        r" ?gpu\b|\bcpu[- ]only\b|\bonly (?:have |got )?(?:an? |my )?cpus?\b"
+        r"|\bon (?:a |the |my )?cpu\b(?! ?ram)|\b(?:raspberry pi|iphone|(?:smart|mobile)?phone"
+        r"|android|ipad|pixel \d)\b|(?:没有?|无)(?:显卡|gpu)|纯 ?cpu|只有 ?cpu"
     ),
     "largest batch": (
         r"\b(?:max(?:imum|imal)?|largest|biggest|what|which|how (?:big|large))\b[^.?,;]{0,16}?"
@@ -235,7 +243,8 @@ _PATTERNS: Mapping[Topic, str] = {
     "one gpu": (  # several models on one GPU
         r"\bon the same\b|\bnext to\b|\bbesides? (?:an?|the|it)\b|\btogether\b(?! ai)"
         r"|\bside[- ]by[- ]side\b|\balongside\b|\bconcurrently\b|\bsame (?:gpu|card|machine)\b"
-        r"|\bat the same time\b|\bsimultaneously\b|\bat once\b"
+        r"|\bboth (?:of them )?(?:on|in) (?:one|a single|an?)\b|\bat the same time\b"
+        r"|\bsimultaneously\b|\bat once\b"
         r"|\w \+ [^?.]{0,60}\bon (?:one|a single)\b|同一[张块台]|同时"
     ),
     "whole context": (  # all the tokens that the model reads, without their number

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from fitgauge.catalog import overlay_file as own_file
+from fitgauge.catalog import overlay_file
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.commands.errors import or_exit
@@ -33,4 +33,4 @@ def check_catalog(path: Path) -> None:
 @catalog.command("schema")
 def catalog_schema() -> None:
     """Print the JSON schema of an own catalog."""
-    echo_json(own_file.schema())
+    echo_json(overlay_file.schema())

@@ -3,7 +3,7 @@
 import pytest
 
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.families.layers import single
+from fitgauge.engine.model.families.parts import single
 from fitgauge.engine.model.model import Stored
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.quantization import formats as q

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.note import Note
-from fitgauge.engine.quantization import formats as q
+from fitgauge.engine.quantization import formats
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.limits import (
     FEWEST_MATRICES,
@@ -140,9 +140,9 @@ def _fp8(values: Values) -> Scheme:
     With `expert_dtype` fp4 (DeepSeek V4) the experts are MXFP4 and the other scales e8m0; its
     compressors are not quantized."""
     block, narrow = values.get("weight_block_size"), values.get("expert_dtype") == "fp4"
-    form = q.FP8_TENSOR
+    form = formats.FP8_TENSOR
     if isinstance(block, list) and len(block) == 2:
-        form = q.block_fp8(int(block[0]), int(block[1]), 8 if narrow else 32)
+        form = formats.block_fp8(int(block[0]), int(block[1]), 8 if narrow else 32)
     left = _left_alone(
         [
             *_strings(values, "ignored_layers", "modules_to_not_convert"),
@@ -150,14 +150,14 @@ def _fp8(values: Values) -> Scheme:
         ]
     )
     experts = _algorithm(str(values.get("moe_quant_algo") or ""), values) or (
-        q.MXFP4 if narrow else None
+        formats.MXFP4 if narrow else None
     )
     mixed = (Rule(form=experts, kinds=(Kind.EXPERT,)),) if experts else ()
     return Scheme(name="fp8", rules=(*mixed, *left, Rule(form=form)))
 
 
 def _awq(values: Values) -> Scheme:
-    form = q.awq(
+    form = formats.awq(
         _integer(values, "bits", "w_bit", default=4),
         _integer(values, "group_size", "q_group_size", default=128),
     )
@@ -178,21 +178,21 @@ def _gptq(values: Values) -> Scheme:
     for entry, change in (values.get("dynamic") or {}).items():
         names = named(["re:" + entry.removeprefix("-:").removeprefix("+:")])
         own = change if isinstance(change, dict) else {}
-        form = q.gptq(
+        form = formats.gptq(
             _integer(own, "bits", default=bits), _integer(own, "group_size", default=group)
         )
         rules.append(Rule(form=None if entry.startswith("-:") else form, kinds=kinds, names=names))
-    return Scheme(name="gptq", rules=(*rules, Rule(form=q.gptq(bits, group), kinds=kinds)))
+    return Scheme(name="gptq", rules=(*rules, Rule(form=formats.gptq(bits, group), kinds=kinds)))
 
 
 def _bitsandbytes(values: Values) -> Scheme:
     """bitsandbytes replaces every linear layer but those of llm_int8_skip_modules (the head by
     default), towers included."""
     if values.get("load_in_8bit") and not values.get("load_in_4bit"):
-        form = q.LLM_INT8
+        form = formats.LLM_INT8
     else:
         kind = str(values.get("bnb_4bit_quant_type") or "fp4")
-        form = q.bitsandbytes_4bit(kind, double=bool(values.get("bnb_4bit_use_double_quant")))
+        form = formats.bitsandbytes_4bit(kind, double=bool(values.get("bnb_4bit_use_double_quant")))
     rules = _left_alone(_strings(values, "llm_int8_skip_modules"))
     everywhere = tuple(part for part in Part if part is not Part.HEAD)
     return Scheme(
@@ -225,14 +225,20 @@ def _compressed_format(weights: Values, layout: str) -> Format:
     group = _integer(weights, "group_size", default=0)
     block = weights.get("block_structure")
     if bits == 4 and kind == "float":
-        return q.MXFP4 if "mxfp4" in layout or group == 32 else q.NVFP4
+        return formats.MXFP4 if "mxfp4" in layout or group == 32 else formats.NVFP4
     if bits == 8 and kind == "float":
         if strategy == "block" and isinstance(block, list):
-            return q.block_fp8(int(block[0]), int(block[1]))
-        return q.FP8_CHANNEL if strategy == "channel" else q.MXFP8 if group == 32 else q.FP8_TENSOR
+            return formats.block_fp8(int(block[0]), int(block[1]))
+        return (
+            formats.FP8_CHANNEL
+            if strategy == "channel"
+            else formats.MXFP8
+            if group == 32
+            else formats.FP8_TENSOR
+        )
     if bits == 8 and layout != "pack-quantized":
-        return q.INT8_CHANNEL
-    return q.affine(
+        return formats.INT8_CHANNEL
+    return formats.affine(
         bits, group, name=f"packed_int{bits}", symmetric=weights.get("symmetric") is not False
     )
 
@@ -240,20 +246,20 @@ def _compressed_format(weights: Values, layout: str) -> Format:
 def _algorithm(name: str, values: Values) -> Format | None:
     """Return a ModelOpt algorithm's format, None for one that is unknown."""
     group = _integer(values, "group_size", default=16)
-    blocks = group if group > 0 else q.NVFP4.group  # NVFP4 has no weights without blocks
+    blocks = group if group > 0 else formats.NVFP4.group  # NVFP4 has no weights without blocks
     by_name: dict[str, Format] = {
-        "FP8": q.FP8_TENSOR,
-        "FP8_PER_CHANNEL_PER_TOKEN": q.FP8_CHANNEL,
-        "FP8_PB_WO": q.block_fp8(128, 128),
-        "FP8_BLOCK": q.block_fp8(128, 128),
-        "NVFP4": replace(q.NVFP4, group=blocks),
-        "W4A16_NVFP4": replace(q.NVFP4, group=blocks, extra_bytes=4),
-        "W4A16_AWQ": q.affine(4, group, name="int4_awq"),
-        "W4A8_AWQ": q.affine(4, group, name="int4_awq"),
-        "MXFP4": q.MXFP4,
-        "MXFP8": q.MXFP8,
-        "INT8_SQ": q.INT8_CHANNEL,
-        "W8A16": q.INT8_CHANNEL,
+        "FP8": formats.FP8_TENSOR,
+        "FP8_PER_CHANNEL_PER_TOKEN": formats.FP8_CHANNEL,
+        "FP8_PB_WO": formats.block_fp8(128, 128),
+        "FP8_BLOCK": formats.block_fp8(128, 128),
+        "NVFP4": replace(formats.NVFP4, group=blocks),
+        "W4A16_NVFP4": replace(formats.NVFP4, group=blocks, extra_bytes=4),
+        "W4A16_AWQ": formats.affine(4, group, name="int4_awq"),
+        "W4A8_AWQ": formats.affine(4, group, name="int4_awq"),
+        "MXFP4": formats.MXFP4,
+        "MXFP8": formats.MXFP8,
+        "INT8_SQ": formats.INT8_CHANNEL,
+        "W8A16": formats.INT8_CHANNEL,
     }
     return by_name.get(name.upper())
 
@@ -309,7 +315,7 @@ def _listed(layers: Values) -> tuple[Rule, ...]:
 def _mxfp4(values: Values) -> Scheme:
     """gpt-oss: the routed experts alone. Source: vLLM layers/quantization/mxfp4.py; transformers
     integrations/mxfp4.py."""
-    return Scheme(name="mxfp4", rules=(Rule(form=q.MXFP4, kinds=(Kind.EXPERT,)),))
+    return Scheme(name="mxfp4", rules=(Rule(form=formats.MXFP4, kinds=(Kind.EXPERT,)),))
 
 
 def _torchao(values: Values) -> Scheme | None:
@@ -322,11 +328,11 @@ def _torchao(values: Values) -> Scheme | None:
     data = settings.get("_data") if isinstance(settings, dict) else None
     group = _integer(data if isinstance(data, dict) else {}, "group_size", default=128)
     if "int4" in name:
-        form = q.affine(4, group, name="torchao_int4", symmetric=False, scale_bits=16)
+        form = formats.affine(4, group, name="torchao_int4", symmetric=False, scale_bits=16)
     elif "float8" in name:
-        form = q.FP8_CHANNEL
+        form = formats.FP8_CHANNEL
     elif "int8" in name:
-        form = q.INT8_CHANNEL
+        form = formats.INT8_CHANNEL
     else:
         return None
     return Scheme(
@@ -343,14 +349,14 @@ def _quark(values: Values) -> Scheme | None:
         return None
     dtype, group = str(weight.get("dtype")), _integer(weight, "group_size", default=0)
     form = {
-        "fp8_e4m3": q.FP8_TENSOR,
-        "fp4": q.MXFP4,
-        "int8": q.INT8_CHANNEL,
-        "int4": q.affine(4, group),
-        "uint4": q.affine(4, group, symmetric=False),
+        "fp8_e4m3": formats.FP8_TENSOR,
+        "fp4": formats.MXFP4,
+        "int8": formats.INT8_CHANNEL,
+        "int4": formats.affine(4, group),
+        "uint4": formats.affine(4, group, symmetric=False),
     }.get(dtype)
-    if form is q.FP8_TENSOR and weight.get("qscheme") == "per_channel":
-        form = q.FP8_CHANNEL
+    if form is formats.FP8_TENSOR and weight.get("qscheme") == "per_channel":
+        form = formats.FP8_CHANNEL
     if form:
         return Scheme(
             name="quark", rules=(*_left_alone(_strings(values, "exclude")), Rule(form=form))
@@ -375,7 +381,10 @@ READERS: dict[str, Callable[[Values], Scheme | None]] = {
     "fp8": _fp8,
     "fbgemm_fp8": lambda values: Scheme(
         name="fbgemm_fp8",
-        rules=(*_left_alone(_strings(values, "modules_to_not_convert")), Rule(form=q.FP8_CHANNEL)),
+        rules=(
+            *_left_alone(_strings(values, "modules_to_not_convert")),
+            Rule(form=formats.FP8_CHANNEL),
+        ),
     ),
     "awq": _awq,
     "gptq": _gptq,

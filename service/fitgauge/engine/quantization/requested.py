@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
-from fitgauge.engine.quantization import formats as q
+from fitgauge.engine.quantization import formats
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.gguf import gguf_scheme, usual_form
 from fitgauge.engine.quantization.scheme import Rule, Scheme, named
@@ -22,14 +22,14 @@ UNQUANTIZED: dict[str, str] = {
 """Names of formats that hold every weight as it is."""
 
 FORMATS: dict[str, Format] = {
-    "fp8": q.FP8_TENSOR, "fp8_channel": q.FP8_CHANNEL, "fp8_block": q.block_fp8(128, 128),
-    "int8": q.LLM_INT8, "w8a8": q.INT8_CHANNEL,
-    "int4": q.affine(4, 128), "int3": q.affine(3, 128), "int2": q.affine(2, 128),
-    "awq": q.awq(4, 128), "gptq": q.gptq(4, 128),
-    "gptq_int8": q.gptq(8, 128), "gptq_int3": q.gptq(3, 128), "nf4": q.bitsandbytes_4bit("nf4"),
-    "fp4": q.bitsandbytes_4bit("fp4"),
-    "nf4_double": q.bitsandbytes_4bit("nf4", double=True), "nvfp4": q.NVFP4, "mxfp4": q.MXFP4,
-    "mxfp8": q.MXFP8,
+    "fp8": formats.FP8_TENSOR, "fp8_channel": formats.FP8_CHANNEL,
+    "fp8_block": formats.block_fp8(128, 128), "int8": formats.LLM_INT8,
+    "w8a8": formats.INT8_CHANNEL, "int4": formats.affine(4, 128), "int3": formats.affine(3, 128),
+    "int2": formats.affine(2, 128), "awq": formats.awq(4, 128), "gptq": formats.gptq(4, 128),
+    "gptq_int8": formats.gptq(8, 128), "gptq_int3": formats.gptq(3, 128),
+    "nf4": formats.bitsandbytes_4bit("nf4"), "fp4": formats.bitsandbytes_4bit("fp4"),
+    "nf4_double": formats.bitsandbytes_4bit("nf4", double=True), "nvfp4": formats.NVFP4,
+    "mxfp4": formats.MXFP4, "mxfp8": formats.MXFP8,
 }  # fmt: skip
 """What a quantizer stores by its usual settings: groups of 128 for integers, one scale a tensor
 for fp8."""
@@ -81,7 +81,7 @@ _USUAL = (
 _EXLLAMA = ("exl2", "exl3")
 """Source: turboderp/exllamav2, README.md."""
 
-_FILE_TYPES = {file_type.lower(): file_type for file_type in q.GGUF_FILE_BITS}
+_FILE_TYPES = {file_type.lower(): file_type for file_type in formats.GGUF_FILE_BITS}
 """GGUF file types by their names in small letters."""
 
 
@@ -186,7 +186,7 @@ def requested_form(name: str, spec: ModelSpec) -> Format | None:
 
 def _form(key: str, spec: ModelSpec) -> Format:
     """Return the format of what a quantizer touches of a model."""
-    return q.awq(4, _awq_group(spec)) if key == "awq" else FORMATS[key]
+    return formats.awq(4, _awq_group(spec)) if key == "awq" else FORMATS[key]
 
 
 def _parts(key: str) -> tuple[Part, ...]:

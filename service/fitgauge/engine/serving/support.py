@@ -6,8 +6,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.formats import GGUF_BLOCKS, GGUF_FILE_BITS
 from fitgauge.engine.quantization.scheme import Scheme
-from fitgauge.engine.serving import architectures as implemented
-from fitgauge.engine.serving import kv_offload, platforms
+from fitgauge.engine.serving import architectures, kv_offload, platforms
 from fitgauge.engine.serving.engine_facts import Capability, Version
 from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.rope_scaling import (
@@ -32,7 +31,7 @@ def refusal(
         or platforms.refusal(engine, method, scheme.form, accelerator)
         or _format(engine, workload.engine_version, scheme, accelerator)
         or _kernels(engine, accelerator)
-        or implemented.refusal(workload, spec, method, accelerator)
+        or architectures.refusal(workload, spec, method, accelerator)
         or kv_offload.refusal(workload, accelerator)
     )
 

@@ -13,7 +13,7 @@ from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.engine.weights import rank_bytes as weights
+from fitgauge.engine.weights import rank_bytes
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 _CLASSES = 128
@@ -100,4 +100,4 @@ class WeightCache:
         stored = model.stored if quantization is None else None
         sharded = ENGINES[engine].shard_weights(model.spec, scheme, stored=stored)
         sharded.memo.limit = self._most_derived
-        return CachedWeights(sharded, scheme, weights.rank_weights(sharded).bytes)
+        return CachedWeights(sharded, scheme, rank_bytes.rank_weights(sharded).bytes)

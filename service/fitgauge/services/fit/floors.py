@@ -6,7 +6,7 @@ from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, request_bytes
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.engine.weights import rank_bytes as weights
+from fitgauge.engine.weights import rank_bytes
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import CachedWeights
 from fitgauge.services.fit.batch_estimator import BatchEstimator
@@ -108,7 +108,7 @@ def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: 
     sharded = prepared.sharded
     parts = sharded.memo.get_or_compute(
         ("weights of parts", tensor_parallel),
-        lambda: weights.rank_weights(sharded, tensor_parallel=tensor_parallel).by_part,
+        lambda: rank_bytes.rank_weights(sharded, tensor_parallel=tensor_parallel).by_part,
     )
     resident = (
         (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)
@@ -120,6 +120,6 @@ def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: 
         return held
     tables = sharded.once(
         ("tables", tensor_parallel),
-        lambda: weights.table_bytes(sharded, weights.ranks(sharded, tensor_parallel, 1, 1)),
+        lambda: rank_bytes.table_bytes(sharded, rank_bytes.ranks(sharded, tensor_parallel, 1, 1)),
     )
     return held - tables

@@ -6,8 +6,7 @@ from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.quantization.requested import canonical_name
-from fitgauge.engine.serving import architectures as implemented
-from fitgauge.engine.serving import platforms
+from fitgauge.engine.serving import architectures, platforms
 from fitgauge.engine.serving.fit import cache_tokens, fit_probability, verdict
 from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.serving.registry import ENGINES
@@ -150,7 +149,7 @@ def _of_its_fields(checked: FitEstimate) -> Iterator[Note]:
         flash_attention_note(engine, accelerator),
         wheels_note(workload, accelerator),
         platforms.note(engine, accelerator),
-        implemented.note(workload, spec),
+        architectures.note(workload, spec),
     )
     yield from filter(None, of_the_gpu)
 

@@ -8,7 +8,7 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.families.layers import single
+from fitgauge.engine.model.families.parts import single
 from fitgauge.engine.model.spec import Kind, Part, Split, Tensor
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import requested_scheme

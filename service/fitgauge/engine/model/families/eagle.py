@@ -7,7 +7,7 @@ qwen3_dflash.py, registry.py; the format of the speculators library
 of the layers."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import (
     Dialect,
     Reader,

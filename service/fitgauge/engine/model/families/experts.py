@@ -7,7 +7,7 @@ of names: the checkpoints, as vLLM 0.33's loaders read them; of sizes: transform
 from dataclasses import dataclass
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.spec import Kind, Mlp, Split, Tensor
 
 GATED = ("gate_proj", "up_proj", "down_proj")

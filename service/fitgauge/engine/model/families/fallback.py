@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import experts, schedules
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import experts, parts, schedules
 from fitgauge.engine.model.families.dense.defaults import SYNONYMS, completed
 from fitgauge.engine.model.families.dense.dense import (
     Dialect,

@@ -4,7 +4,7 @@ Source: vLLM 0.33, model_executor/models/deepseek_mtp.py, glm4_moe_mtp.py, step3
 longcat_flash_mtp.py."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.spec import Block, Kind, Part, Split, Tensor
 
 COUNT = ("num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules")

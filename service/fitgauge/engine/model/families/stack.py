@@ -4,8 +4,7 @@ it."""
 from collections.abc import Sequence
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families import rotary_tables
+from fitgauge.engine.model.families import parts, rotary_tables
 from fitgauge.engine.model.families.dense.dense import architecture_name
 from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part, RotaryTable, Split, Tensor

@@ -17,6 +17,7 @@ from fitgauge.engine.model.spec import TOWERS, Block, ModelSpec, Part
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.engine_facts import Offload
 from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.weights import sharding
 from fitgauge.engine.weights.rank_bytes import Ranks, share_bytes
 from fitgauge.engine.weights.sharding import (
     ShardedWeights,
@@ -24,7 +25,6 @@ from fitgauge.engine.weights.sharding import (
     TensorGroup,
     stored_bytes,
 )
-from fitgauge.engine.weights.sharding import shard_weights as lay_out
 
 _WHOLE = Ranks(1, 1, 1, 1)
 _HALF = 2
@@ -36,7 +36,7 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
     in_gpus = msgspec.structs.replace(
         spec, blocks=tuple(block for block in spec.blocks if not only_looked_up(spec, block))
     )
-    sharded = lay_out(in_gpus, scheme, ShardingRules(), stored)
+    sharded = sharding.shard_weights(in_gpus, scheme, ShardingRules(), stored)
     shares = tuple(share for share in sharded.shares if share.part not in (*TOWERS, Part.PROJECTOR))
     if stored is not None and stored.file_bytes:
         return msgspec.structs.replace(

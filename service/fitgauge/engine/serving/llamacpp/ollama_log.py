@@ -5,7 +5,7 @@ import re
 
 from msgspec import structs
 
-from fitgauge.engine.serving.llamacpp import start_log as llamacpp
+from fitgauge.engine.serving.llamacpp import start_log
 from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import (
     Measurement,
@@ -68,7 +68,7 @@ def read(lines: list[Line]) -> StartLog:
     """Return what Ollama's log says of the last model it loaded."""
     version = first(lines, "(version ", _LISTENING)
     loaded = _last_load(lines)
-    flags = last_integers(lines, _VARIABLES) | llamacpp.flags_of(loaded)
+    flags = last_integers(lines, _VARIABLES) | start_log.flags_of(loaded)
     sizes = last_integers(loaded, _COMMAND) | last_integers(loaded, _INTEGERS)
     flags |= sizes
     if "context_length" in sizes:  # of all slots
@@ -77,18 +77,18 @@ def read(lines: list[Line]) -> StartLog:
     if cache and cache["type"] != "f16":
         flags["kv_cache_dtype"] = cache["type"]
     own = [_of_host(reading) for reading in find_readings(loaded, _RULES)]
-    runner = llamacpp.device_readings(loaded)
+    runner = start_log.device_readings(loaded)
     exact = {reading.name for reading in runner}
     readings = [reading for reading in own if reading.name not in exact] + runner
     return StartLog(
         engine="ollama",
         version=version["version"] if version else None,
-        model=llamacpp.model_of(loaded) or _tag(lines),
-        called=llamacpp.name_of(loaded),
+        model=start_log.model_of(loaded) or _tag(lines),
+        called=start_log.name_of(loaded),
         gpu=gpu_name(lines),
-        gpu_count=llamacpp.devices(readings) or device_count(lines),
+        gpu_count=start_log.devices(readings) or device_count(lines),
         flags=flags,
-        remarks=llamacpp.remarks_of(loaded),
+        remarks=start_log.remarks_of(loaded),
         readings=tuple(readings),
         outcome=outcome(
             loaded,

@@ -37,8 +37,8 @@ from fitgauge.engine.serving.runtime import runtime_bytes
 from fitgauge.engine.serving.token_pool import held, kv_cache_dtype
 from fitgauge.engine.serving.weights import Stage, stages_of, weights_term
 from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.weights import sharding
 from fitgauge.engine.weights.sharding import ShardedWeights
-from fitgauge.engine.weights.sharding import shard_weights as lay_out
 
 STEP = 256
 """Tokens a cache grows by."""
@@ -68,7 +68,7 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
     if requested:
         form = Format(name="mlx", bits=int(requested[1]), group=64, scale_bits=16, zero_bits=16)
         scheme = msgspec.structs.replace(scheme, rules=(Rule(form=form, kinds=MATRICES),))
-    return lay_out(spec, scheme, stored=stored)
+    return sharding.shard_weights(spec, scheme, stored=stored)
 
 
 class StepCache:

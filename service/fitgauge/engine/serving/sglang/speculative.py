@@ -15,7 +15,7 @@ srt/mem_cache/kv_cache_configurator.py, _handle_max_mamba_cache."""
 
 import msgspec
 
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.eagle import LATENT
 from fitgauge.engine.model.mixers import Mixer
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split

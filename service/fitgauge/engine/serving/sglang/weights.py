@@ -25,8 +25,8 @@ from fitgauge.engine.serving.sglang.quantized import expert_form, registered_sch
 from fitgauge.engine.serving.sglang.quirks import quirks
 from fitgauge.engine.serving.vllm import weights as vllm
 from fitgauge.engine.serving.vllm.model_classes import position_bytes
+from fitgauge.engine.weights import sharding
 from fitgauge.engine.weights.sharding import ShardedWeights, round_up
-from fitgauge.engine.weights.sharding import shard_weights as lay_out
 
 SGLANG = msgspec.structs.replace(vllm.VLLM, expert_form=expert_form)
 """What SGLang does to tensors when it divides them."""
@@ -37,7 +37,7 @@ _NO_METHOD = "quantization-method-missing"
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
     """Return the model as SGLang registers it, as published."""
     scheme = registered_scheme(spec, _read_scheme(spec, scheme))
-    return lay_out(registered(spec, scheme), scheme, SGLANG, stored)
+    return sharding.shard_weights(registered(spec, scheme), scheme, SGLANG, stored)
 
 
 def on_gpu(spec: ModelSpec, sharded: ShardedWeights, architecture: Architecture) -> ShardedWeights:
@@ -75,7 +75,7 @@ def _laid_out(
         whole = Rule(form=None, names=named(plain))
         scheme = msgspec.structs.replace(scheme, rules=(whole, *scheme.rules))
     return msgspec.structs.replace(
-        lay_out(padded, scheme, rules), scale=sharded.scale, basis=sharded.basis
+        sharding.shard_weights(padded, scheme, rules), scale=sharded.scale, basis=sharded.basis
     )
 
 

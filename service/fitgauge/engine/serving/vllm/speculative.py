@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from fitgauge.engine.model.dtypes import BITS
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.eagle import ARCHITECTURES as EAGLE_3
 from fitgauge.engine.model.families.eagle import DFLASH
 from fitgauge.engine.model.mixers import Mixer, Recurrent

@@ -8,7 +8,7 @@ loading is not counted."""
 import msgspec
 
 from fitgauge.engine.model.dtypes import BITS
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
@@ -39,9 +39,9 @@ from fitgauge.engine.serving.vllm.quantized import expert_form, linear_refusal, 
 from fitgauge.engine.serving.vllm.quantized import refusal as expert_refusal
 from fitgauge.engine.serving.vllm.quirks import Quirks, parts_on_every_stage, quirks
 from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
+from fitgauge.engine.weights import sharding
 from fitgauge.engine.weights.rank_bytes import ranks, widened
 from fitgauge.engine.weights.sharding import ShardedWeights, ShardingRules, TensorGroup, divided
-from fitgauge.engine.weights.sharding import shard_weights as lay_out
 
 VLLM = ShardingRules(
     vocabulary_multiple=64,
@@ -75,7 +75,7 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
             tower_by_tensor=special.tower_attention_whole_if_uneven,
         )
     built = with_padding(registered(spec))
-    return lay_out(built, registered_scheme(spec, scheme), rules, stored)
+    return sharding.shard_weights(built, registered_scheme(spec, scheme), rules, stored)
 
 
 def registered(spec: ModelSpec) -> ModelSpec:

@@ -11,7 +11,7 @@ import msgspec
 
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import size_of
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.mixers import Attention, CrossAttention
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.quantization.formats import Format, tensor_bytes

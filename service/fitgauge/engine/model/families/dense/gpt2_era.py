@@ -11,7 +11,7 @@ from dataclasses import replace
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.defaults import completed
 from fitgauge.engine.model.families.dense.dense import (
     Dialect,

@@ -4,8 +4,7 @@ Source: transformers 5.20, models/hrm_text; vLLM 0.33, models/hrm_text.py: in ea
 cycles the low stack runs `L_cycles` times, the high stack once."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families import stack
+from fitgauge.engine.model.families import parts, stack
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.mixers import Attention

@@ -5,7 +5,7 @@ Source: transformers 5.23, models/minicpm3/modeling_minicpm3.py; vLLM 0.33, mode
 (an ordinary cache of all heads, values padded to the keys' width)."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.defaults import completed
 from fitgauge.engine.model.families.dense.dense import Dialect, Reader, read_stack
 from fitgauge.engine.model.families.mixture import latent

@@ -5,7 +5,7 @@ by attention to a learned probe. Source: transformers 5.23, `models/{clip,siglip
 and the defaults of their configuration classes."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.encoder.dialects import Sizes
 from fitgauge.engine.model.families.encoder.encoders import projections

@@ -5,7 +5,7 @@ Source: transformers 5.23, `models/deberta{,_v2}/modeling_deberta{,_v2}.py` and 
 their configuration classes."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.encoder.dialects import UNPOOLED, Names, Sizes
 from fitgauge.engine.model.families.encoder.encoders import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import architecture_name, readers
 from fitgauge.engine.model.families.encoder.heads import classification_head, label_count
 from fitgauge.engine.model.mixers import Attention, CrossAttention, plain_attention

@@ -6,7 +6,7 @@ of words, positions and token types, after them the head that the architecture's
 `models/<model_type>/modeling_<model_type>.py` and the defaults of its configuration class."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import architecture_name, readers
 from fitgauge.engine.model.families.encoder.dialects import DIALECTS, Dialect, Names, Sizes
 from fitgauge.engine.model.families.encoder.heads import heads, is_base

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import architecture_name
 from fitgauge.engine.model.families.encoder.dialects import Sizes
 from fitgauge.engine.model.spec import Block, Kind, Part, Split, Tensor

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.encoder.dialects import UNPOOLED, Sizes
 from fitgauge.engine.model.families.encoder.encoders import encoder_spec, projections, read_sizes

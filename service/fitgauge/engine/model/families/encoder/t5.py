@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name, readers
 from fitgauge.engine.model.families.encoder.encoder_decoder import mixers
 from fitgauge.engine.model.families.encoder.heads import classification_head, label_count

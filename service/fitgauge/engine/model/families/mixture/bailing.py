@@ -5,8 +5,7 @@ Source: vLLM 0.33, model_executor/models/bailing_moe.py (transformers does not k
 """
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import experts, schedules, stack
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import experts, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.mixture.fused_experts import packed_projection

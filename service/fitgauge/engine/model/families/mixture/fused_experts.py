@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import experts, stack
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import experts, parts, stack
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.mixers import Attention, plain_attention

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families import mtp, schedules, stack
+from fitgauge.engine.model.families import mtp, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.mixture import deepseek_v4, latent

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import experts, schedules, stack
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import experts, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.mixers import Attention, plain_attention

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import experts, mtp, schedules, stack
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import experts, mtp, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import readers
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.rotary_tables import table

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import experts, mtp, stack
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import experts, mtp, parts, stack
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.mixture.latent import attention_tensors, latent_attention
 from fitgauge.engine.model.families.rotary_tables import table

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import experts, mtp, schedules, stack
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import experts, mtp, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import NUMBERED, Naming
 from fitgauge.engine.model.families.rotary_tables import rotary_tables

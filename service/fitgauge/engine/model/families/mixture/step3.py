@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import experts, stack
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import experts, parts, stack
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.mixture.per_layer_heads import step_mixtures

@@ -5,7 +5,7 @@ models/{qwen2_audio,whisper,gemma4_mm}.py, where Gemma 4's conformer is transfor
 whole on every rank."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.multimodal.vit import patches, whole
 from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor

@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal import gemma4
 from fitgauge.engine.model.families.stack import decoder

@@ -8,8 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import experts
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import experts, parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.mixture import mixture

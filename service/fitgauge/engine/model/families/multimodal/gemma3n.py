@@ -7,7 +7,7 @@ division: vLLM 0.33, models/gemma3n.py and gemma3n_mm.py."""
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.audio import conformer_mlp
 from fitgauge.engine.model.families.multimodal.vit import patches, whole

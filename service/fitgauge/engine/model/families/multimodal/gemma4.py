@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.audio import conformer
 from fitgauge.engine.model.families.multimodal.vit import Vit, vit, whole

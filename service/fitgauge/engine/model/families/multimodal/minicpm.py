@@ -2,7 +2,7 @@
 transformers 5.23, models/minicpmv4_6."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.multimodal import towers
 from fitgauge.engine.model.families.multimodal.vit import whole
 from fitgauge.engine.model.spec import Block, Part, Split, Tensor

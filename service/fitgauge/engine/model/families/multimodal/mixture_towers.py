@@ -5,7 +5,7 @@ models/{mllama4,kimi_k25_vit}.py, models/minimax_m3 and transformers_utils/confi
 what transformers does not know, and for the division."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.multimodal.vit import (
     Vit,
     patch_count,

@@ -7,8 +7,7 @@ Source: transformers 5.23, models/mllama. vLLM 0.33 does not serve it.
 from msgspec.structs import replace
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families import rotary_tables
+from fitgauge.engine.model.families import parts, rotary_tables
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.vit import Vit, patch_count, patches, vit, whole
 from fitgauge.engine.model.families.stack import decoder, heads

@@ -5,7 +5,7 @@ Sources: transformers 5.23, models/step3p7; names and division: vLLM 0.33, model
 step3p7.py."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.multimodal.vit import Vit, patches, vit, whole
 from fitgauge.engine.model.spec import Block, Part, Split
 

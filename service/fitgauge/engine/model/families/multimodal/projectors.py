@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.multimodal import audio, towers, vit
 from fitgauge.engine.model.families.multimodal.towers import Tower
 from fitgauge.engine.model.spec import Block, Part, Split

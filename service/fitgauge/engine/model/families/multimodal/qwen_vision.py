@@ -6,7 +6,7 @@ Sources: transformers 5.23, models/{qwen2_vl,qwen2_5_vl,qwen3_vl,qwen3_5,glm4v};
 from dataclasses import replace
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.multimodal.vit import Vit, patches, usual, vit, whole
 from fitgauge.engine.model.spec import Block, Part, Split
 

@@ -5,7 +5,7 @@ Sources: transformers 5.20, models/{blip_2,aria}; division: vLLM 0.33, models of
 where queries and their attention are whole on every rank."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.multimodal.vit import (
     Vit,
     patch_count,

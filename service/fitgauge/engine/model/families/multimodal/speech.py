@@ -5,7 +5,7 @@ division: vLLM 0.33, models/{qwen2_5_omni_thinker,qwen3_omni_moe_thinker,ultravo
 granite_speech}.py."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.multimodal import qwen_vision
 from fitgauge.engine.model.families.multimodal.audio import WHISPER_DEFAULTS, whisper, whisper_layer
 from fitgauge.engine.model.families.multimodal.resamplers import former_layers

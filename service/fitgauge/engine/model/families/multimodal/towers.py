@@ -10,7 +10,7 @@ models/{siglip,clip,pixtral,intern_vit}.py (`mm_encoder_tp_mode` "weights", its 
 from collections.abc import Callable
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.multimodal.vit import (
     Vit,
     patch_count,

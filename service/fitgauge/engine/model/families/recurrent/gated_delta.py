@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader, qk_norms
 from fitgauge.engine.model.families.recurrent.mamba import state_dtype
 from fitgauge.engine.model.families.stack import (

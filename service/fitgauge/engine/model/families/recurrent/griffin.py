@@ -5,7 +5,7 @@ Source: transformers 5.23, models/recurrent_gemma. vLLM 0.33 does not serve it.
 """
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.stack import convolution, decoder, heads, rotary, vector
 from fitgauge.engine.model.mixers import Recurrent, State

@@ -4,7 +4,7 @@ Source: transformers 5.23, models/{jamba,bamba,falcon_h1,granitemoehybrid}; thei
 classes give the defaults."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.recurrent import mamba
 from fitgauge.engine.model.families.recurrent.mamba import (

@@ -5,7 +5,7 @@ Source: transformers 5.23, models/minimax; the state: vLLM 0.33,
 layers/mamba/linear/minimax_linear_attn.py."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.stack import decoder, heads, is_recurrent, kinds, rotary
 from fitgauge.engine.model.mixers import Recurrent, State

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.stack import convolution, decoder, vector
 from fitgauge.engine.model.mixers import Recurrent, State

@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.recurrent import gated_delta
 from fitgauge.engine.model.families.stack import (

@@ -2,7 +2,7 @@
 models/rwkv. vLLM does not serve it."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.stack import decoder, vector
 from fitgauge.engine.model.mixers import Recurrent, State

@@ -4,7 +4,7 @@ Source: transformers 5.23, models/{lfm2,lfm2_moe}; division and states: vLLM 0.3
 layers/mamba/short_conv.py."""
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.stack import (
     convolution,

@@ -5,7 +5,7 @@ Source: transformers 5.23, models/zamba2; division: vLLM 0.33, models/zamba2.py.
 """
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.recurrent.mamba import Mamba2, mamba2_mixer, mamba2_tensors
 from fitgauge.engine.model.families.stack import decoder, kinds, rotary

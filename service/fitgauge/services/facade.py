@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, structs
 
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.answer_facts import AnswerAgain, AsOf
 from fitgauge.services.common.answer_ids import read_answer_id
 from fitgauge.services.common.answered import AnswerFacts, facts_of, note
@@ -244,7 +244,7 @@ class Services:
         """Return the bundled models that run on a GPU. Raises the errors of fitgauge.errors."""
         catalog = self._catalog
         gpu = catalog.find(request.gpu)
-        many = len(words.split_list(request.quantizations)) > _FEW_FORMATS
+        many = len(parsing.split_list(request.quantizations)) > _FEW_FORMATS
         large = many or request.quantizations is None
         with span("search", operation="list_models_that_fit"):
             answer = await self._long.run(

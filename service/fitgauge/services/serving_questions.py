@@ -15,7 +15,7 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import FitgaugeError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.kubernetes import node_size
 from fitgauge.services.common.long_questions import Checkpoint, LongQuestions
@@ -120,7 +120,7 @@ class ServingQuestions:
         )
         if implied is not None:
             filled = structs.replace(filled, engine=implied.value)
-        if gpu.unlike and ENGINES[words.engine(filled.engine)].line_up is None:
+        if gpu.unlike and ENGINES[parsing.engine(filled.engine)].line_up is None:
             gpu = find_gpu(catalog, snapshot, request.gpu, request.model)
         with span("estimate", operation="check_fit"):
             dependencies, answer = await self._fit(filled, model, gpu, catalog)
@@ -188,13 +188,13 @@ class ServingQuestions:
             longer = self._longer.find(model, checked.workload.context_length)
             return dependencies._replace(model=model), self._serving.answer_for(checked, longer)
         if not self._serving.lacks_checkpoint(request, model, gpu) and (
-            not wants_quantized_repos(model, words.quantization(request.quantization))
+            not wants_quantized_repos(model, parsing.quantization(request.quantization))
             or checked.verdict == "fits"
         ):
             smaller = () if request.quantization else self._siblings.smaller(model)
             answer = self._serving.answer_for(checked, smaller)
             return dependencies._replace(model=model), answer
-        engine = words.engine(request.engine)
+        engine = parsing.engine(request.engine)
         siblings = await self._siblings.find(model, engine)
         dependencies = dependencies._replace(
             model=model, engine=engine, siblings=self._siblings.serial(model, engine)
@@ -244,7 +244,7 @@ class ServingQuestions:
         """Return the model with its draft model, attached as the engine does, else as a default
         one does: a suggestion may change the engine. Raises the errors of fitgauge.errors."""
         draft = await self._models.find(name)
-        engines = (words.engine(request.engine), *DEFAULT_ENGINES)
+        engines = (parsing.engine(request.engine), *DEFAULT_ENGINES)
         attach = next(filter(None, (ENGINES[engine].with_draft for engine in engines)))
         return structs.replace(model, spec=attach(model.spec, draft.spec, draft.id))
 

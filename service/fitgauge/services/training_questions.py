@@ -16,7 +16,7 @@ from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.recommend.smallest_training import smallest_training, training_elsewhere
 from fitgauge.services.serving_questions import CacheDependencies
 from fitgauge.services.shared import Shared
-from fitgauge.services.training_fit import parsing as words
+from fitgauge.services.training_fit import parsing
 from fitgauge.services.training_fit.rl_models import RlModels
 from fitgauge.services.training_fit.rl_setup import named_model
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
@@ -82,7 +82,7 @@ class TrainingQuestions:
         """Suggest a smaller model of the family on these GPUs, and other GPUs for this one."""
         smaller = smaller_model_to_train(request, model, gpu, self._smaller, rl_models, training)
         others = [] if smaller is None else [smaller]
-        method = words.method(str(answer.understood_as["method"]))
+        method = parsing.method(str(answer.understood_as["method"]))
         with suppress(*IMPOSSIBLE):
             others += training_elsewhere(request, method, model, rl_models, training, catalog)
         every = [*answer.suggestions, *others]

@@ -12,7 +12,7 @@ from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.schemas import FitRequest
 
 
@@ -74,7 +74,7 @@ def valid_request(fields: dict[str, Any], notes: list[Note], hint: str) -> FitRe
 def known_version(engines: Engines, engine: str, printed: str) -> tuple[str | None, Note | None]:
     """Return the version to estimate with, and a note if it is not the printed one."""
     try:
-        engines.profile(engine, words.version(printed))
+        engines.profile(engine, parsing.version(printed))
     except InvalidRequestError:
         oldest = engines.oldest(engine)
         if "dev" in printed and printed.startswith("0.1."):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fitgauge.catalog.name_parts import DESCRIPTIVE, KINDS, SILENT, Name, scaled
 from fitgauge.catalog.releases import release_month
 from fitgauge.engine.model.model import Model
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import responses
 from fitgauge.services.common.model_resolver import ModelResolver
 
 _LEAST_BITS = 4
@@ -28,7 +28,7 @@ class SmallerModels:
         """Yield them, the one whose name says most alike first, of equal ones the largest, of these
         the newest. Left out are older ones, those of other tasks, and those that surely take more
         than `most_bytes`."""
-        own, parameters = Name.of(model.id), answers.parameters(model)
+        own, parameters = Name.of(model.id), responses.parameters(model)
         most = min(parameters, most_bytes * 8 / _LEAST_BITS)
         oldest = release_month(model.id) - _OLDER_MONTHS
         alike = [
@@ -43,7 +43,7 @@ class SmallerModels:
             if (
                 other is not None
                 and other.spec.task == model.spec.task
-                and answers.parameters(other) < parameters
+                and responses.parameters(other) < parameters
             ):
                 yield other
 
@@ -79,5 +79,5 @@ def _nominal(name: Name) -> float:
 def smaller_in_words(model: Model, how: str = "") -> str:
     """Return 'use MODEL in awq, a smaller model of 32.8 billion parameters'. how: ' in awq' or
     nothing."""
-    size = f"{answers.parameters(model) / 1e9:.3g} billion parameters"
+    size = f"{responses.parameters(model) / 1e9:.3g} billion parameters"
     return f"use {model.id}{how}, a smaller model of {size}"

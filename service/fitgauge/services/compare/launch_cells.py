@@ -10,7 +10,7 @@ from fitgauge.engine.serving.support import context_refusal
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.default_engine import first_that_runs
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE, code_of, refused_field, sentence
@@ -55,7 +55,9 @@ class GpuCells:
             lambda usual: _runs(fitting, question, usual, accelerator, beyond or 0)
         )
         quantization = (
-            words.engine_format(quantization, runs_on) if named else default_format(model, runs_on)
+            parsing.engine_format(quantization, runs_on)
+            if named
+            else default_format(model, runs_on)
         )
         self._question = structs.replace(question, quantization=quantization)
         self._model = model
@@ -68,7 +70,7 @@ class GpuCells:
             gpu=accelerator.name,
             gpu_count=match.count,
             engine=runs_on,
-            quantization=quantization or words.AS_PUBLISHED,
+            quantization=quantization or parsing.AS_PUBLISHED,
             context_length=None,
             concurrency=0,
             verdict="unsupported",

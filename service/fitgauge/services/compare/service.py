@@ -11,7 +11,7 @@ from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.weight_cache import WeightCache, scheme_of
 from fitgauge.services.compare.launch_cells import GpuCells
@@ -150,11 +150,11 @@ def _settings(request: CompareRequest) -> list[Setting]:
     """Return engines x formats x contexts. Raises InvalidRequestError for an
     engine or a cache format unknown."""
     engines: list[EngineName | None] = [
-        words.engine(name) for name in words.split_list(request.engines)
+        parsing.engine(name) for name in parsing.split_list(request.engines)
     ] or [None]
     for engine in engines:
-        words.kv_cache_dtype(request.kv_cache_dtype, engine or DEFAULT_ENGINES[0])
-    formats = words.quantizations(request.quantizations)
+        parsing.kv_cache_dtype(request.kv_cache_dtype, engine or DEFAULT_ENGINES[0])
+    formats = parsing.quantizations(request.quantizations)
     contexts: list[int | None] = [*_several(request.context_lengths)] or [None]
     return list(starmap(Setting, product(engines, formats, contexts)))
 

@@ -9,7 +9,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.model.model import Model
 from fitgauge.errors import FitgaugeError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.long_questions import LongQuestions, queue_full
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.pages import PAGE_ITEMS, take_page
@@ -40,8 +40,8 @@ class Tables:
     async def compare(self, request: CompareRequest, catalog: Catalog) -> Comparison:
         """Return the table, whose cells `rows` estimates. Raises the errors of fitgauge.errors;
         of an unknown model or GPU only where no row can be answered."""
-        texts = words.split_list(request.gpus)
-        names = words.split_list(request.models)
+        texts = parsing.split_list(request.gpus)
+        names = parsing.split_list(request.models)
         cells(len(names), len(texts), 1)
         gpus = [_gpu_or_unknown(catalog, text) for text in texts]
         models = await asyncio.gather(*map(self._model_or_unknown, names))

@@ -15,7 +15,7 @@ from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.logs.detect import detect
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.engine_names import titles_with_logs
 from fitgauge.services.common.launch_fields import known_version, launch_fields, valid_request
 from fitgauge.services.common.schemas import FitRequest
@@ -53,7 +53,7 @@ def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
     """Return the log and the question in it. Raises InvalidRequestError where nothing is
     recognised, or where the model or the GPU is missing of a launch that did not run out of
     memory."""
-    engine = words.engine(request.engine) if request.engine else None
+    engine = parsing.engine(request.engine) if request.engine else None
     log = detect(request.log, request.command, engine)
     if log is None:
         raise InvalidRequestError(
@@ -70,7 +70,7 @@ def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
 
 def read_run(log: StartLog, request: ExplainLogRequest, engines: Engines) -> ParsedLog:
     """Return the question in what a run measured. Raises what `read` does."""
-    named = log.engine or (words.engine(request.engine) if request.engine else None)
+    named = log.engine or (parsing.engine(request.engine) if request.engine else None)
     name = named or _of_plain_errors()
     ran_out, text = log.outcome in RAN_OUT, f"{request.command or ''}\n{request.log}"
     if ran_out and "training" in log.remarks and not request.model:

@@ -15,7 +15,7 @@ from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.measurements import StartLog
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import responses
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.explain_log.causes import causes, in_doubt
@@ -90,8 +90,10 @@ class LogExplainer:
             engine=reading.engine if checked else reading.named_engine,
             engine_version=log.version,
             outcome=log.outcome,
-            model=answers.model_answer(model) if model else None,
-            gpu=answers.gpu_answer(accelerator, checked.count) if accelerator and checked else None,
+            model=responses.model_answer(model) if model else None,
+            gpu=responses.gpu_answer(accelerator, checked.count)
+            if accelerator and checked
+            else None,
             understood_as=understood_as(checked) if checked else {},
             rows=table,
             largest_difference=largest.name if largest else None,
@@ -206,7 +208,7 @@ def _format_loaded(reading: ParsedLog, model: Model) -> tuple[str | None, list[N
     nearest: str | None = usual
     if loaded and formats:
         formats[None] = BITS["F16"]
-        bits = 8 * loaded / answers.parameters(model)
+        bits = 8 * loaded / responses.parameters(model)
         nearest = min(formats, key=lambda form: abs(log(formats[form] / bits)))
     words = f"{nearest or 'the published one'} is {'nearest in size' if loaded else 'assumed'}"
     message = f"The log names no format of the weights: {words}. Send it with the model."
@@ -264,7 +266,7 @@ def _summary(
     }[log.outcome]
     if checked is None or model is None:
         return f"{engine} {did} {log.model or 'a model'}: {len(table)} terms in the log."
-    gpus = answers.gpu_count_in_words(checked.estimate.accelerator, checked.count)
+    gpus = responses.gpu_count_in_words(checked.estimate.accelerator, checked.count)
     judged = [row.within for row in table if row.within is not None]
     text = f"{engine} {did} {model.id} on {gpus}"
     text += (

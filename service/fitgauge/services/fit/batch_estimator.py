@@ -23,7 +23,7 @@ from fitgauge.engine.serving.rope_scaling import OPTION
 from fitgauge.engine.serving.support import newer_wheels, refusal
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
@@ -162,7 +162,7 @@ class BatchEstimator:
 
     def has_wheels(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
         """Return whether the engine's wheels are for such a GPU."""
-        version = words.version(request.engine_version or self.formats.profile(engine).newest)
+        version = parsing.version(request.engine_version or self.formats.profile(engine).newest)
         return version is None or newer_wheels(engine, version, accelerator) is None
 
     def runs(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
@@ -268,7 +268,7 @@ class BatchEstimator:
         self, request: FitRequest, engine: EngineName
     ) -> Callable[[Accelerator], tuple[int, int]]:
         """Return the function behind `default_batch` of a question."""
-        version = words.version(request.engine_version or self.formats.profile(engine).newest)
+        version = parsing.version(request.engine_version or self.formats.profile(engine).newest)
         spec, default_batch = self._model.spec, ENGINES[engine].default_batch
         context, tensor = context_length_of(request, spec), request.tensor_parallel or 1
         return lambda accelerator: default_batch(accelerator, context, version, spec, tensor)

@@ -21,7 +21,7 @@ from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.host_memory import exceeds_host
 from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.reading_schemas import Verdict
@@ -82,7 +82,9 @@ class Estimator:
         default changes. Raises InvalidRequestError for an engine or a version that is not sized
         here, and for an unknown format."""
         profile = self._profile(request)
-        quantization = words.engine_format(words.quantization(request.quantization), profile.engine)
+        quantization = parsing.engine_format(
+            parsing.quantization(request.quantization), profile.engine
+        )
         if request.quantization is None and not as_launched:
             quantization = default_format(model, profile.engine)
         if as_launched:
@@ -106,7 +108,7 @@ class Estimator:
     def _served(self, model: Model, request: FitRequest) -> Model:
         """Return what the engine loads of a model to embed texts, or to read them alone: the same
         one each time."""
-        row = ENGINES[words.engine(request.engine)]
+        row = ENGINES[parsing.engine(request.engine)]
         parts = (
             row.language_model if request.language_model_only else None,
             row.with_pooling if request.pooling else None,
@@ -142,8 +144,8 @@ class Estimator:
         )
 
     def _profile(self, request: FitRequest) -> EngineProfile:
-        version = words.version(request.engine_version) if request.engine_version else None
-        return self._engines.profile(words.engine(request.engine), version)
+        version = parsing.version(request.engine_version) if request.engine_version else None
+        return self._engines.profile(parsing.engine(request.engine), version)
 
     def prepared(self, query: FitQuery) -> CachedWeights:
         """Return the weights of the question. Raises UnsupportedError for an unknown format."""

@@ -11,8 +11,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.services.common import parsing as words
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import parsing, responses
 from fitgauge.services.common.any_gpu import ANY_GPU
 from fitgauge.services.common.assumptions import model_notes
 from fitgauge.services.common.default_engine import other_engine
@@ -77,7 +76,7 @@ def needs_answer(
     main = _main(first, alone, model, estimator)
     needs = [] if main.refused else list(_needs(request, main, estimator))
     held = [
-        structs.replace(one, name=needs[0].name) if one.name == words.AS_PUBLISHED else one
+        structs.replace(one, name=needs[0].name) if one.name == parsing.AS_PUBLISHED else one
         for one in (smallest() if needs else ())
     ]
     understood = understood_as(main)
@@ -90,7 +89,7 @@ def needs_answer(
             else _summary(main, needs, held)
         ),
         fit_probability=None,
-        model=answers.model_answer(model),
+        model=responses.model_answer(model),
         gpu=None,
         per_gpu=None,
         terms=None,
@@ -129,7 +128,7 @@ def _formats(
     narrower ones, with a GGUF file's where no engine is sent."""
     if request.quantization is not None:
         return ((engine, request.quantization),)
-    usual: list[tuple[EngineName, str | None]] = [(engine, words.AS_PUBLISHED)]
+    usual: list[tuple[EngineName, str | None]] = [(engine, parsing.AS_PUBLISHED)]
     if model.is_quantized:
         return tuple(usual)
     usual += [(engine, quantization) for _, quantization in ENGINES[engine].smaller_weights]
@@ -215,7 +214,7 @@ def _least(ends: Sequence[FitEstimate]) -> FitEstimate | None:
 
 def _name(checked: FitEstimate, quantization: str | None) -> str:
     """Return the format's name: of published weights what they are stored in."""
-    if quantization is not None and quantization != words.AS_PUBLISHED:
+    if quantization is not None and quantization != parsing.AS_PUBLISHED:
         return quantization
     model = checked.query.model
     if model.is_quantized:
@@ -228,7 +227,7 @@ def _summary(
 ) -> str:
     """Return the needs in one sentence and the GPUs in another."""
     workload = main.workload
-    load = answers.load_in_words(workload.concurrency, workload.context_length)
+    load = responses.load_in_words(workload.concurrency, workload.context_length)
     cache = needs[0].kv_cache_bytes
     held = f"; {cache / GIB:.1f} GiB of it is KV cache" if cache else ""
     sizes = sizes_in_words(needs, _in)

@@ -13,8 +13,7 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.support import runs_engine
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.unsupported import UnsupportedError
-from fitgauge.services.common import parsing as words
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import parsing, responses
 from fitgauge.services.common.assumptions import default_of, model_notes
 from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.fit_schemas import FitAnswer, Limits
@@ -153,12 +152,12 @@ class FitService:
             verdict="unsupported",
             summary=f"{query.model.id} is unsupported on {gpus}.",
             fit_probability=None,
-            model=answers.model_answer(query.model),
-            gpu=answers.gpu_answer(query.match, query.count),
-            per_gpu=answers.per_gpu(
+            model=responses.model_answer(query.model),
+            gpu=responses.gpu_answer(query.match, query.count),
+            per_gpu=responses.per_gpu(
                 estimate, checked.limited_by, checked.shown, workload.other_memory_bytes
             ),
-            terms=answers.term_answers(estimate.fullest.terms, full),
+            terms=responses.term_answers(estimate.fullest.terms, full),
             limits=Limits(kv_cache_tokens=cache_tokens_of(checked)),
             host_memory=None,
             suggestions=[],
@@ -197,11 +196,11 @@ class FitService:
         answer.host_memory = self._estimator.host_memory(checked)
         check_host(answer.host_memory, checked.query.request.host_memory_gib)
         answer.speed = speed_answer(checked)
-        asked_format = words.quantization(checked.query.original.quantization)
+        asked_format = parsing.quantization(checked.query.original.quantization)
         repositories = siblings if asked_format is None else ()
         answer.suggestions = suggestions(checked, limits, fewest, self._estimator, repositories)
         unsaid_format, half = _unsaid_format(checked.query), half_of(workload)
-        answer.summary = answers.summary(
+        answer.summary = responses.summary(
             answer.model.id
             + (f" in {unsaid_format}" if unsaid_format else "")
             + (f" ({half})" if half else ""),
@@ -259,7 +258,7 @@ class FitService:
         query = checked.query
         if (quantization := _assumed_format(query)) is None:
             return
-        changes = {"quantization": words.AS_PUBLISHED}
+        changes = {"quantization": parsing.AS_PUBLISHED}
         wide = self._estimator.possible(self._estimator.change(query, changes))
         published = f" (as published: {gib(wide.required)})" if wide is not None else ""
         why = f", {checked.workload.engine}'s default{published}"
@@ -296,7 +295,7 @@ class FitService:
             changes: dict[str, object] = {"engine": engine}
             runs = runs_engine(query.profile.engine, query.accelerator)
             if runs and request.quantization is None:
-                changes["quantization"] = words.AS_PUBLISHED
+                changes["quantization"] = parsing.AS_PUBLISHED
             tried = self._estimator.possible(self._estimator.change(query, changes))
             if tried is not None and tried.refused is None:
                 return engine

@@ -14,7 +14,7 @@ from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.platforms import engines_for, maker
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.unsupported import UnsupportedError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.kubernetes import node_size, nodes
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import FitRequest, Suggestion
@@ -273,7 +273,7 @@ def _with_cpu(query: FitQuery, estimator: Estimator) -> list[Suggestion]:
     for other questions."""
     if (
         not (query.spec.has_experts or query.request.host_memory_gib is not None)
-        or ENGINES[words.engine(query.request.engine)].reads_gguf
+        or ENGINES[parsing.engine(query.request.engine)].reads_gguf
         or query.request.engine_version is not None
     ):
         return []

@@ -19,7 +19,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.rope_scaling import OPTION, usual_factor
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import impossible_degrees
@@ -78,17 +78,17 @@ def base_workload(
             hint,
             "expert_parallel",
         )
-    version = words.version(request.engine_version or profile.newest)
+    version = parsing.version(request.engine_version or profile.newest)
     if version < profile.since:  # another engine's release
-        version = words.version(profile.newest)
+        version = parsing.version(profile.newest)
     sequences, tokens = _batch(request, spec, accelerator, row, version, tensor, context)
     return Workload(
         engine=name,
         engine_version=version,
-        between_releases=words.is_between_releases(request.engine_version),
+        between_releases=parsing.is_between_releases(request.engine_version),
         context_length=context,
         concurrency=request.concurrency or 1,
-        kv_cache_dtype=words.kv_cache_dtype(request.kv_cache_dtype, name),
+        kv_cache_dtype=parsing.kv_cache_dtype(request.kv_cache_dtype, name),
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
         data_parallel=data,

@@ -17,7 +17,7 @@ from fitgauge.engine.serving.support import context_refusal
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE, code_of, refused_field, sentence
 from fitgauge.services.common.weight_cache import scheme_of
@@ -150,7 +150,7 @@ class ModelCells:
         """Yield the pools by engine and format, and note in `refused` those on which it does not
         run. beyond: the context where it is longer than the config says, else 0."""
         sent, named = self._request.quantization, self._request.quantization is not None
-        quantization = words.quantization(sent)
+        quantization = parsing.quantization(sent)
         if not named and self._model.named_format is not None:
             quantization, named = self._model.named_format, True
         request = structs.replace(self._request, quantization=quantization)
@@ -160,7 +160,7 @@ class ModelCells:
                 pool for pool in self._pools if engine_of[self._class_of[pool.name]] == engine
             )
             if named:
-                form = words.engine_format(quantization, engine)
+                form = parsing.engine_format(quantization, engine)
             else:
                 form = default_format(self._model, engine)
             settled = structs.replace(request, engine=engine, quantization=form)
@@ -176,8 +176,8 @@ class ModelCells:
     def _engines(self, request: FitRequest, beyond: int) -> dict[Hashable, EngineName]:
         """Return the first engine that runs the model, by class of GPU; the first of all, whose
         refusal explains what is missing, where none does."""
-        engines = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
-        words.kv_cache_dtype(request.kv_cache_dtype, engines[0])
+        engines = (parsing.engine(request.engine),) if request.engine else DEFAULT_ENGINES
+        parsing.kv_cache_dtype(request.kv_cache_dtype, engines[0])
         scheme_of(self._model, request.quantization)
         chosen: dict[Hashable, EngineName] = {}
         for engine in engines:

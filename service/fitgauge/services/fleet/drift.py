@@ -12,7 +12,7 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import FitgaugeError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.unsupported import IMPOSSIBLE, invalid_request
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
 from fitgauge.services.fleet.cells import Cell, ModelCells
@@ -64,7 +64,7 @@ class Releases:
     ) -> None:
         """Raise InvalidRequestError for a release unknown."""
         fleet = question.fleet
-        name = words.engine(fleet.engine) if fleet.engine else DEFAULT_ENGINES[0]
+        name = parsing.engine(fleet.engine) if fleet.engine else DEFAULT_ENGINES[0]
         self.engine: EngineName = name
         self.before = before
         self.after = after
@@ -84,7 +84,7 @@ class Releases:
                 yield DriftBatch(entry, [], fault=fault)
                 continue
             try:
-                if entry.engine is not None and words.engine(entry.engine) != self.engine:
+                if entry.engine is not None and parsing.engine(entry.engine) != self.engine:
                     yield DriftBatch(entry, [], is_of_engine=False)
                 else:
                     yield DriftBatch(entry, self._rows(entry, model))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fitgauge.errors import ErrorCode, InvalidRequestError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.fleet.schemas import (
     MOST_GPUS,
     MOST_LOADS,
@@ -331,7 +331,7 @@ def _setting(key: str, value: object) -> str:
         )
     text = str(value)
     if key == "engine":
-        return words.engine(text)
+        return parsing.engine(text)
     if key == "engine_version":
-        words.version(text)
+        parsing.version(text)
     return text

@@ -17,7 +17,7 @@ from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import FitgaugeError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE, as_invalid_request, invalid_request
 from fitgauge.services.common.weight_cache import WeightCache
@@ -145,7 +145,7 @@ class FleetService:
         unknown."""
         if version is None:
             return self._engines
-        return self._engines.until(engine or DEFAULT_ENGINES[0], words.version(version))
+        return self._engines.until(engine or DEFAULT_ENGINES[0], parsing.version(version))
 
     async def resolved(
         self, entries: Sequence[ModelEntry]
@@ -169,7 +169,7 @@ class FleetService:
         unknown."""
         fleet = question.fleet
         fitting = BatchEstimator(model, engines, self._weights, checkpoints=self._checkpoints)
-        is_of_fleet = entry.engine is None or words.engine(entry.engine) == words.engine(
+        is_of_fleet = entry.engine is None or parsing.engine(entry.engine) == parsing.engine(
             fleet.engine
         )
         request = FitRequest(
@@ -274,7 +274,7 @@ def _row(
         verdict="unsupported" if fitted is None else fitted.verdict,
         gpu_count=None if fitted is None else cell.gpu_count,
         engine=cell.engine,
-        quantization=cell.quantization or words.AS_PUBLISHED,
+        quantization=cell.quantization or parsing.AS_PUBLISHED,
         context_length=cell.context_length,
         concurrency=load.concurrency,
         question=key,

@@ -12,7 +12,7 @@ from fitgauge.engine.note import Note as RequestNote
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.start_log.names import hub_id
 from fitgauge.errors import FitgaugeError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.launch_fields import known_version, launch_fields, valid_request
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.manifests.command_line import ServerCommand, lora_fields, scaling_fields
@@ -149,7 +149,7 @@ def _fields_of_command(
         fields["engine_version"] = version
         notes += [Note(command.line, note.message)] if note else []
     profile = engines.profile(command.engine.name, None)
-    release = words.version(fields.get("engine_version") or profile.newest)
+    release = parsing.version(fields.get("engine_version") or profile.newest)
     scaling, unscaled = scaling_fields(command, container, release)
     notes += [unscaled] if unscaled else []
     return scaling | fields

@@ -15,8 +15,7 @@ from fitgauge.engine.serving.platforms import maker
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.support import context_refusal
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.services.common import parsing as words
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import parsing, responses
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
@@ -55,7 +54,7 @@ def engines_on(request: ModelsForGpuRequest, accelerator: Accelerator) -> list[E
     """Return the engine that is named, else the usual ones; of a GPU whose maker is not known not
     those for the GPUs of one maker. Raises InvalidRequestError for an engine unknown."""
     if request.engine:
-        return [words.engine(request.engine)]
+        return [parsing.engine(request.engine)]
     vendor = maker(accelerator)
     platforms = {name: ENGINES[name].platforms for name in DEFAULT_ENGINES}
     return [name for name, own in platforms.items() if vendor in own or len(own) > 1]
@@ -96,7 +95,7 @@ def rows_in(
 ) -> Iterator[FittingModel]:
     """Yield the rows of the formats asked for, each of the first engine that runs it."""
     engines = _reading(
-        (words.engine(gpu.request.engine),) if gpu.request.engine else DEFAULT_ENGINES,
+        (parsing.engine(gpu.request.engine),) if gpu.request.engine else DEFAULT_ENGINES,
         gpu.request,
         model.spec,
     )
@@ -182,7 +181,7 @@ def is_too_large(model: Model, quantization: str | None, match: GpuMatch, count:
         return False
     form = requested_form(quantization, model.spec) if quantization else None
     bits = form.bits if form is not None else BITS["BF16"]
-    least = _SCALES * bits / 8 * answers.parameters(model)
+    least = _SCALES * bits / 8 * responses.parameters(model)
     return least > count * match.accelerator.usable.high
 
 
@@ -200,10 +199,10 @@ def _row(
         return None
     return FittingModel(
         model=model.id,
-        parameters=answers.parameters(model),
+        parameters=responses.parameters(model),
         task=model.spec.task,
         engine=engine,
-        quantization=question.quantization or words.AS_PUBLISHED,
+        quantization=question.quantization or parsing.AS_PUBLISHED,
         context_length=estimate.workload.context_length,
         verdict=estimate.verdict,
         fit_probability=round(estimate.probability, 4),

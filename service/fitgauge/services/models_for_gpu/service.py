@@ -14,8 +14,7 @@ from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import Block, ModelSpec
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common import parsing as words
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import parsing, responses
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.name_search import word_match
@@ -101,12 +100,12 @@ class ModelsForGpu:
             lambda row: row,
         )
         return ModelsForGpuAnswer(
-            gpu=answers.gpu_answer(match.accelerator, count),
+            gpu=responses.gpu_answer(match.accelerator, count),
             items=items,
             total=len(rows),
             next_offset=following,
             summary=in_words(
-                answers.gpu_count_in_words(match.accelerator, count), items, len(rows)
+                responses.gpu_count_in_words(match.accelerator, count), items, len(rows)
             ),
             warnings=match.warnings,
         )
@@ -148,7 +147,7 @@ class ModelsForGpu:
         if request.quantizations is None:
             row = widest_row(gpu, fitting, model)
             return () if row is None else (row,)
-        return rows_in(gpu, fitting, model, words.quantizations(request.quantizations))
+        return rows_in(gpu, fitting, model, parsing.quantizations(request.quantizations))
 
     def _bundled(self, checkpoint: Checkpoint) -> Iterator[Model]:
         """Yield every bundled model, read when it is first asked for."""

@@ -6,8 +6,7 @@ from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.fit import LISTED
 from fitgauge.engine.training.workload import Method
-from fitgauge.services.common import parsing as words
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import parsing, responses
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.models_for_gpu.schemas import FittingModel, ModelsForGpuRequest
@@ -47,7 +46,7 @@ class TrainedModels:
         available = count * match.accelerator.usable.high
         service, tight = self._service.with_checkpoint(checkpoint), list[TrainingEstimate]()
         for method in methods:
-            if _LEAST_BYTES[method] * answers.parameters(model) > available:
+            if _LEAST_BYTES[method] * responses.parameters(model) > available:
                 continue
             sent = TrainingRequest(
                 model=model.id,
@@ -75,10 +74,10 @@ def _row(model: Model, match: GpuMatch, estimate: TrainingEstimate) -> FittingMo
     usable = match.accelerator.usable.expected
     return FittingModel(
         model=model.id,
-        parameters=answers.parameters(model),
+        parameters=responses.parameters(model),
         task=model.spec.task,
         engine=None,
-        quantization=workload.quantization or _BASES.get(workload.method, words.AS_PUBLISHED),
+        quantization=workload.quantization or _BASES.get(workload.method, parsing.AS_PUBLISHED),
         method=workload.method,
         framework=workload.framework,
         context_length=workload.sequence_length,

@@ -16,7 +16,7 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.support import context_refusal
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.recommend.costs import Costs
 from fitgauge.services.recommend.gpu_options import GpuLimit, Plan
@@ -33,7 +33,7 @@ def gpu_limits(request: RecommendRequest, catalog: Catalog, costs: Costs) -> lis
     """Return the GPUs the constraints allow. Raise InvalidRequestError for none,
     UnknownAcceleratorError for an unknown name."""
     most = request.max_gpu_count or MOST_GPUS
-    named = [catalog.find(text) for text in words.split_list(request.gpus)]
+    named = [catalog.find(text) for text in parsing.split_list(request.gpus)]
     _check_lists(request, names_gpus=bool(named))
     allowed = [
         GpuLimit(
@@ -54,7 +54,7 @@ def _check_lists(request: RecommendRequest, *, names_gpus: bool) -> None:
     """Raise InvalidRequestError for an empty list, and for owned GPUs that are rented or that
     `gpus` does not name."""
     for field in ("gpus", "vendors", "clouds"):
-        if getattr(request, field) and not words.split_list(getattr(request, field)):
+        if getattr(request, field) and not parsing.split_list(getattr(request, field)):
             raise InvalidRequestError(
                 f"`{field}` is empty.",
                 hint=(f"Leave out `{field}`, or send at least one name."),
@@ -81,7 +81,7 @@ def _of_vendors(
     allowed: Sequence[GpuLimit], request: RecommendRequest, catalog: Catalog
 ) -> Sequence[GpuLimit]:
     """Return those of the vendors. Raise InvalidRequestError for none."""
-    wanted = _vendors(words.split_list(request.vendors), catalog.all())
+    wanted = _vendors(parsing.split_list(request.vendors), catalog.all())
     left = [limit for limit in allowed if not wanted or limit.accelerator.vendor.lower() in wanted]
     if not left:
         makers = sorted({limit.accelerator.vendor for limit in allowed})
@@ -100,7 +100,7 @@ def _rented(
     """Return those that the clouds rent. Raise InvalidRequestError for none."""
     rented = [limit for limit in allowed if costs.rentable(limit.accelerator)]
     if not rented:
-        clouds = words.split_list(request.clouds)
+        clouds = parsing.split_list(request.clouds)
         rent = "rents" if len(clouds) == 1 else "rent"
         raise InvalidRequestError(
             f"No option satisfies `clouds`: {', '.join(clouds)} {rent} none of the GPUs the other"
@@ -133,8 +133,8 @@ def _within_quotas(allowed: Sequence[GpuLimit], catalog: Catalog) -> Sequence[Gp
 def _available(request: RecommendRequest, catalog: Catalog) -> Sequence[Accelerator]:
     """Return the GPUs that are sold or rented today, and those of the kinds to include; of
     vendors that sell none, all. Raise InvalidRequestError for an unknown kind."""
-    kinds = {"sold", *_included(words.split_list(request.include))}
-    vendors = _vendors(words.split_list(request.vendors), catalog.all())
+    kinds = {"sold", *_included(parsing.split_list(request.include))}
+    vendors = _vendors(parsing.split_list(request.vendors), catalog.all())
     every = [one for one in catalog.all() if not vendors or one.vendor.lower() in vendors]
     return [one for one in every if one.availability in kinds] or every
 
@@ -159,7 +159,7 @@ def _included(names: Sequence[str]) -> set[Availability]:
 def quota_warnings(request: RecommendRequest, catalog: Catalog) -> list[Note]:
     """Return warnings on quotas that limit the requested GPUs."""
     requested = [
-        catalog.find(text).accelerator for text in words.split_list(request.gpus)
+        catalog.find(text).accelerator for text in parsing.split_list(request.gpus)
     ] or catalog.all()
     most = request.max_gpu_count or MOST_GPUS
     quotas = {
@@ -183,7 +183,7 @@ def _quota(limit: GpuLimit, catalog: Catalog) -> int:
 def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> list[Plan]:
     """Return the engines and formats the constraints allow. Raise InvalidRequestError for none, or
     for an unknown name, UnsupportedError for a context that the model reads with none."""
-    named = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
+    named = (parsing.engine(request.engine),) if request.engine else DEFAULT_ENGINES
     length = request.context_length or 0
     refused = [context_refusal(length, model.spec, engine) for engine in named]
     engines = [engine for engine, why in zip(named, refused, strict=True) if why is None]
@@ -297,7 +297,7 @@ def _taking(engines: Sequence[EngineName], kv_cache_dtype: str | None) -> list[E
     taking, why = [], None
     for engine in engines:
         try:
-            words.kv_cache_dtype(kv_cache_dtype, engine)
+            parsing.kv_cache_dtype(kv_cache_dtype, engine)
         except InvalidRequestError as error:
             why = why or error
         else:

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable
 
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.recommend.option_schemas import Fields
 from fitgauge.services.recommend.schemas import Objective, RecommendRequest
 from fitgauge.services.recommend.search import MOST_GPUS, Option
@@ -67,5 +67,7 @@ _LISTS = ("vendors", "gpus", "clouds", "include")
 def _sent(request: RecommendRequest, of_task: Iterable[str], filled: Container[str]) -> Fields:
     """Return the other fields that a request sets, and its lists as text."""
     fields = {name: getattr(request, name) for name in (*of_task, *_OF_BOTH) if name not in filled}
-    fields |= {name: ", ".join(words.split_list(getattr(request, name))) or None for name in _LISTS}
+    fields |= {
+        name: ", ".join(parsing.split_list(getattr(request, name))) or None for name in _LISTS
+    }
     return {name: value for name, value in fields.items() if value is not None}

@@ -7,7 +7,7 @@ from msgspec import structs
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.model import Model
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.need_schemas import Fields, SmallestGpus
 from fitgauge.services.common.schemas import FitRequest, Suggestion
 from fitgauge.services.fit.estimate import Estimator
@@ -42,11 +42,11 @@ def as_suggestion(
     fields: Fields = {"gpu": one.gpu, "gpu_count": one.gpu_count}
     others = ""
     engine, quantization = one.request["engine"], one.request.get("quantization")
-    if engine != words.engine(request.engine):
+    if engine != parsing.engine(request.engine):
         fields["engine"], others = engine, f" with {engine}"
     if quantization is not None and quantization != request.quantization:
         fields["quantization"] = quantization
-        others = ("" if quantization == words.AS_PUBLISHED else f" in {quantization}") + others
+        others = ("" if quantization == parsing.AS_PUBLISHED else f" in {quantization}") + others
     is_divided = any(getattr(request, name) is not None for name in _DEGREES)
     changed = structs.replace(request, **(dict.fromkeys(_DEGREES) | fields))
     query = estimator.ask(changed, model, match, count=one.gpu_count)

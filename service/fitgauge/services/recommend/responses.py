@@ -15,8 +15,7 @@ from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.fit import Verdict, verdict
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
-from fitgauge.services.common import parsing as words
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import parsing, responses
 from fitgauge.services.common.kubernetes import kubernetes
 from fitgauge.services.common.schemas import FitRequest, Launch
 from fitgauge.services.fit.batch_estimator import BatchEstimator
@@ -126,7 +125,7 @@ class ResponseBuilder:
             )
         msrp = option.accelerator.msrp_usd
         return Recommendation(
-            gpu=answers.gpu_answer(option.accelerator, option.gpus),
+            gpu=responses.gpu_answer(option.accelerator, option.gpus),
             engine=plan.engine,
             quantization=plan.quantization or "as published",
             weight_bits=plan.bits,
@@ -272,7 +271,7 @@ class ResponseBuilder:
 
 def _as_published(engine: EngineName) -> str | None:
     """Return what names the published format, where leaving it out means another."""
-    return words.AS_PUBLISHED if ENGINES[engine].default_quantization else None
+    return parsing.AS_PUBLISHED if ENGINES[engine].default_quantization else None
 
 
 def quality(plan: Plan) -> QualityAnswer | None:
@@ -310,7 +309,7 @@ def measurements(plans: Iterable[Plan]) -> dict[str, list[MeasuredOn]]:
 
 def _deployment(option: Option) -> str:
     """Return GPUs, engine and format in words."""
-    gpus = answers.gpu_count_in_words(option.accelerator, option.gpus)
+    gpus = responses.gpu_count_in_words(option.accelerator, option.gpus)
     return f"{gpus} with {option.plan.engine}, {stored(option)}"
 
 

@@ -16,7 +16,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.decode import DecodeSpeed, step_cache, step_weights
 from fitgauge.engine.performance.flops import token_flops
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights
@@ -282,7 +282,7 @@ class Search:
                 self._spec,
                 concurrency=concurrency,
                 context_length=context_length_of(self._request, self._spec),
-                kv_cache_dtype=words.kv_cache_dtype(self._request.kv_cache_dtype, plan.engine),
+                kv_cache_dtype=parsing.kv_cache_dtype(self._request.kv_cache_dtype, plan.engine),
                 tensor_parallel=tensor_parallel,
             )
         weights = step_weights(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import isfinite
 
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.smallest import Reason, roles
@@ -54,7 +54,7 @@ def smallest_gpus(
     price = option.criteria[4]
     return SmallestGpus(
         reasons=reasons,
-        name=option.plan.quantization or words.AS_PUBLISHED,
+        name=option.plan.quantization or parsing.AS_PUBLISHED,
         gpu=deployment.gpu.name,
         gpu_count=deployment.gpu.count,
         required_bytes=deployment.required_bytes.expected,

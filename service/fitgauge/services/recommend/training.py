@@ -18,12 +18,11 @@ from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.search.layouts import Choices, checkpointed, layouts, throughput
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common import parsing as words
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import parsing, responses
 from fitgauge.services.common.kubernetes import pods_for
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.unsupported import IMPOSSIBLE
-from fitgauge.services.recommend import candidates as choices
+from fitgauge.services.recommend import candidates
 from fitgauge.services.recommend.constraints import (
     cheapest,
     limits,
@@ -94,7 +93,7 @@ class TrainingRecommender:
         )
         return RecommendAnswer(
             summary=_summary(model, picks, len(front)),
-            model=answers.model_answer(model),
+            model=responses.model_answer(model),
             objective=objective,
             options=[],
             items=[],
@@ -258,7 +257,7 @@ class TrainingRecommender:
         if tool is not None:
             settings = {**settings, "trainer": tool.name}
         return TrainingRecommendation(
-            gpu=answers.gpu_answer(accelerator, trained.gpus),
+            gpu=responses.gpu_answer(accelerator, trained.gpus),
             framework=workload.framework,
             method=workload.method,
             verdict="fits",
@@ -290,7 +289,7 @@ class TrainingRecommender:
                 ),
             )
             instead = (
-                f"{answers.gpu_count_in_words(best.accelerator, best.gpus)}, under"
+                f"{responses.gpu_count_in_words(best.accelerator, best.gpus)}, under"
                 f" {best.layout.workload.framework},"
             )
             return overconstrained(
@@ -325,7 +324,7 @@ def _under(framework: str) -> tuple[Framework, ...]:
 def _costs(request: RecommendRequest, catalog: Catalog) -> Costs:
     return Costs(
         catalog.offers,
-        clouds(words.split_list(request.clouds), catalog.offers),
+        clouds(parsing.split_list(request.clouds), catalog.offers),
         owned=bool(request.owned),
         gpus_per_node=request.gpus_per_node,
     )
@@ -335,9 +334,9 @@ def _gpu_limits(request: RecommendRequest, catalog: Catalog, costs: Costs) -> li
     """Return the GPUs that are asked about; where none is named those whose software the
     estimates were learned on."""
     of_vendors = structs.replace(request, max_gpu_count=request.max_gpu_count or DEFAULT_MOST)
-    if not words.split_list(request.gpus) and not words.split_list(request.vendors):
+    if not parsing.split_list(request.gpus) and not parsing.split_list(request.vendors):
         of_vendors = structs.replace(of_vendors, vendors=list(_VENDORS))
-    return choices.gpu_limits(of_vendors, catalog, costs)
+    return candidates.gpu_limits(of_vendors, catalog, costs)
 
 
 def _question(request: RecommendRequest) -> TrainingPlanRequest:
@@ -359,7 +358,7 @@ def _summary(model: Model, picks: Sequence[Pick[Trained]], total: int) -> str:
     sentences = []
     for method in dict.fromkeys(pick.option.layout.workload.method for pick in picks):
         best = next(pick for pick in picks if pick.option.layout.workload.method == method).option
-        gpus = answers.gpu_count_in_words(best.accelerator, best.gpus)
+        gpus = responses.gpu_count_in_words(best.accelerator, best.gpus)
         price = f", from {best.criteria[4]:.2f} USD an hour" if best.criteria[4] < inf else ""
         needs, has = gib(best.layout.required.expected), gib(best.accelerator.usable.expected)
         sentences.append(

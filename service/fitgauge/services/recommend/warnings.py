@@ -7,7 +7,7 @@ from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.performance.decode import EFFICIENCY, LAYER_SECONDS, SPREAD
 from fitgauge.engine.performance.prefill import compute_efficiency
-from fitgauge.services.common import parsing as words
+from fitgauge.services.common import parsing
 from fitgauge.services.common.positions import scaling_notes
 from fitgauge.services.recommend.gpu_options import GpuLimit
 from fitgauge.services.recommend.option_schemas import Recommendation
@@ -99,7 +99,7 @@ def training_warnings(
             " is.",
         ),
     ]
-    if not words.split_list(request.gpus) and not words.split_list(request.vendors):
+    if not parsing.split_list(request.gpus) and not parsing.split_list(request.vendors):
         notes.append(
             Note(
                 "gpus-searched",

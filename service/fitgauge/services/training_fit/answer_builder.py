@@ -10,7 +10,7 @@ from fitgauge.catalog.instances import Offers
 from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import responses
 from fitgauge.services.common.fit_schemas import Limits
 from fitgauge.services.common.host_memory import check_host
 from fitgauge.services.common.reading_schemas import Reading, Verdict
@@ -71,15 +71,15 @@ class AnswerBuilder:
         """Return the answer. Raises InvalidRequestError where the host's memory is too small."""
         request, subject, trained = self._request, self._subject, self._trained
         model, accelerator = subject.model, subject.accelerator
-        gpus = answers.gpu_count_in_words(accelerator, subject.count)
+        gpus = responses.gpu_count_in_words(accelerator, subject.count)
         limits = None if self._refused else self._limits()
         understood_as = echo(trained, accelerator, model)
         answer = TrainingAnswer(
             verdict=self._verdict,
             summary="",
             fit_probability=None,
-            model=answers.model_answer(model),
-            gpu=answers.gpu_answer(accelerator, subject.count),
+            model=responses.model_answer(model),
+            gpu=responses.gpu_answer(accelerator, subject.count),
             per_gpu=None,
             terms=None,
             phases=[],
@@ -122,7 +122,7 @@ class AnswerBuilder:
         others = [self._of_workload(one) for one in choices]
         answer.fit_probability = round(trained.probability, 4)
         answer.per_gpu = per_gpu(trained, [other.fullest for other in others], accelerator)
-        answer.terms = answers.term_answers(stage.terms, self._is_full)
+        answer.terms = responses.term_answers(stage.terms, self._is_full)
         answer.phases = phase_answers(stage, self._is_full)
         if trained.verdict == "does_not_fit" and not answer.suggestions:
             answer.warnings.append(NO_SUGGESTION)

@@ -17,8 +17,7 @@ from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.unsupported import IMPOSSIBLE
-from fitgauge.services.training_fit import parsing as words
-from fitgauge.services.training_fit import rl_setup
+from fitgauge.services.training_fit import parsing, rl_setup
 from fitgauge.services.training_fit.candidates import Fields
 from fitgauge.services.training_fit.defaults import methods_of, with_defaults
 from fitgauge.services.training_fit.degree_candidates import degree_fields, fastest_layout
@@ -62,7 +61,7 @@ class TrainingEstimator:
         """Return the estimate of the method that is sent, else of the one that `judge` prefers.
         Raises InvalidRequestError where the request is impossible."""
         if request.method is not None:
-            return self._check_method(request, words.method(request.method), subject)
+            return self._check_method(request, parsing.method(request.method), subject)
         return self.judge(request, subject).main
 
     def judge(self, request: TrainingRequest, subject: Subject) -> JudgedMethods:
@@ -71,7 +70,7 @@ class TrainingEstimator:
 
         Raises InvalidRequestError where the method that is sent, or each, is impossible.
         """
-        sent = None if request.method is None else words.method(request.method)
+        sent = None if request.method is None else parsing.method(request.method)
         estimates: dict[Method, TrainingEstimate] = {}
         errors: list[Exception] = []
         for method in dict.fromkeys(

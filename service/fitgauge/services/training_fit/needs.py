@@ -8,7 +8,7 @@ from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import total
 from fitgauge.engine.training.workload import Method
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import responses
 from fitgauge.services.common.any_gpu import ANY_GPU
 from fitgauge.services.common.assumptions import model_notes
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
@@ -83,7 +83,7 @@ def needs_answer(
             f"{gpus_in_words(smallest, _with)}"
         ),
         fit_probability=None,
-        model=answers.model_answer(model),
+        model=responses.model_answer(model),
         gpu=None,
         per_gpu=None,
         terms=None,

@@ -21,8 +21,7 @@ from fitgauge.engine.training.algorithms.setup import (
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.unsupported import impossible_degrees
-from fitgauge.services.training_fit import parsing as training_words
-from fitgauge.services.training_fit import rl_parsing as words
+from fitgauge.services.training_fit import parsing, rl_parsing
 from fitgauge.services.training_fit.launchers.registry import tool_named, tool_of, tool_running
 from fitgauge.services.training_fit.launchers.tool import lacking
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -76,14 +75,14 @@ def cuts_sequences(request: TrainingRequest) -> bool:
 
 
 def _named_framework(request: TrainingRequest) -> Framework:
-    return training_words.framework(request.framework or request.trainer)
+    return parsing.framework(request.framework or request.trainer)
 
 
 def asked_length(request: TrainingRequest) -> int | None:
     """Return sequence_length, or the sum of prompt and completion where either is set or the
     algorithm samples; None where all are unset [tokens]."""
     if request.prompt_length is None and request.completion_length is None:
-        sampled = words.algorithm(request.algorithm) in SAMPLED
+        sampled = rl_parsing.algorithm(request.algorithm) in SAMPLED
         if sampled and request.sequence_length is None:
             return DEFAULT_PROMPT + DEFAULT_COMPLETION
         return request.sequence_length
@@ -94,8 +93,8 @@ def asked_length(request: TrainingRequest) -> int | None:
 def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> Setup:
     """Return the Setup of a request. Raises InvalidRequestError for fields that the algorithm does
     not have."""
-    algorithm = words.algorithm(request.algorithm)
-    trainer = words.trainer(request.trainer, request.framework)
+    algorithm = rl_parsing.algorithm(request.algorithm)
+    trainer = rl_parsing.trainer(request.trainer, request.framework)
     sampled = algorithm in SAMPLED
     if algorithm not in ("sft", "reward") and spec.task != "generate":
         detail = f"{algorithm} needs a model that generates text, which {spec.model_type} does not."
@@ -217,7 +216,7 @@ def _refuse(request: TrainingRequest, algorithm: Algorithm) -> None:
 def default_micro_batch(request: TrainingRequest, micro_batches: int, replicas: int) -> int:
     """Return the sequences of a micro-batch where the request leaves them out: 1, or under a tool
     that samples whole groups in every step the completions of one prompt."""
-    tool, algorithm = tool_of(request), words.algorithm(request.algorithm)
+    tool, algorithm = tool_of(request), rl_parsing.algorithm(request.algorithm)
     if tool is None or not tool.samples_whole_groups or algorithm not in SAMPLED:
         return 1
     group = request.group_size or _GROUPS.get(algorithm, 1)
@@ -250,7 +249,7 @@ def _reference(
     is not by default; RLOO's is 0.05. verl has none unless a KL term is turned on
     (trainer/config/ppo_trainer.yaml, use_kl_in_reward), and keeps it in host memory
     (workers/fsdp_workers.py); OpenRLHF's algo.kl.init_coef of 0.01 wants one."""
-    requested = words.reference(request.reference)
+    requested = rl_parsing.reference(request.reference)
     if algorithm not in REFERRING and algorithm not in SAMPLED:
         if requested not in (None, "none"):
             raise InvalidRequestError(
@@ -302,7 +301,7 @@ def _reference_notes(
     request: TrainingRequest, setup: Setup, workload: TrainingWorkload
 ) -> list[Note]:
     """Return what the tool's command does with the reference instead of what was requested."""
-    requested = words.reference(request.reference)
+    requested = rl_parsing.reference(request.reference)
     if setup.trainer == "verl" and setup.reference == "offloaded":
         if requested in (None, "offloaded"):
             return []
@@ -339,7 +338,7 @@ def _rollout(
 ) -> Rollout | None:
     """Return the engine on the GPUs; None where completions are sampled elsewhere."""
     defaults = (tool_of(request) or tool_named(trainer)).rollout
-    engine = words.rollout_engine(request.rollout_engine) or defaults.engine
+    engine = rl_parsing.rollout_engine(request.rollout_engine) or defaults.engine
     if engine == NO_ROLLOUT:
         return None
     if engine == OWN_ROLLOUT:
@@ -365,7 +364,7 @@ def _rollout(
         memory_utilization=request.rollout_memory_utilization or defaults.memory_utilization,
         tensor_parallel=ranks,
         shares_weights=defaults.shares_weights and workload.uses_adapters,
-        sleep=words.sleep(request.rollout_sleep) or defaults.sleep,
+        sleep=rl_parsing.sleep(request.rollout_sleep) or defaults.sleep,
     )
 
 

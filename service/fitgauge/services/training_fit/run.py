@@ -14,7 +14,7 @@ from fitgauge.engine.training.speed import Sequences, StepTime, peak_flops, step
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.kubernetes import node_size
 from fitgauge.services.common.schemas import Assumption
-from fitgauge.services.training_fit import rl_parsing as words
+from fitgauge.services.training_fit import rl_parsing
 from fitgauge.services.training_fit.launchers.common import sequences_per_step
 from fitgauge.services.training_fit.launchers.run_settings import Field
 from fitgauge.services.training_fit.lengths import lengths_of, mean_length, sequences_of
@@ -48,7 +48,7 @@ def training_run(
     what every step computes; count: GPUs that are paid."""
     if not asks_for_run(request):
         return UNSET, []
-    algorithm = words.algorithm(request.algorithm)
+    algorithm = rl_parsing.algorithm(request.algorithm)
     if algorithm != "sft":
         return UNSET, [_none(f"No time of {algorithm} runs was published.")]
     samples = lengths_of(request, workload)

@@ -17,8 +17,7 @@ from fitgauge.engine.training.workload import Framework, Loss, Method, TrainingW
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.unsupported import impossible_degrees
-from fitgauge.services.training_fit import megatron
-from fitgauge.services.training_fit import parsing as words
+from fitgauge.services.training_fit import megatron, parsing
 from fitgauge.services.training_fit.images import image_tokens, images
 from fitgauge.services.training_fit.launchers.registry import tool_of, tool_running
 from fitgauge.services.training_fit.rl_parsing import algorithm as parse_algorithm
@@ -65,7 +64,7 @@ def puts_base_whole(request: TrainingRequest) -> bool:
 def _expert_adapters(request: TrainingRequest, spec: ModelSpec, method: str) -> dict[str, bool]:
     """Return whether routed experts get adapters, and how: PEFT adds their product to a copy of the
     weights, and takes neither dropout nor DoRA (tuners/lora/layer.py, ParamWrapper)."""
-    tool, targets = tool_of(request), words.targets(request.lora_targets)
+    tool, targets = tool_of(request), parsing.targets(request.lora_targets)
     apart = tool is not None and tool.applies_expert_adapters
     if not request.lora_experts or not spec.routed_experts or targets == "attention":
         return {}
@@ -83,7 +82,7 @@ def _expert_adapters(request: TrainingRequest, spec: ModelSpec, method: str) -> 
 def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> TrainingWorkload:
     """Return the TrainingWorkload of a request on `count` GPUs. Raises InvalidRequestError where it
     is impossible."""
-    method, framework = words.method(request.method), asked_framework(request)
+    method, framework = parsing.method(request.method), asked_framework(request)
     tensor = request.tensor_parallel or 1
     pipeline = request.pipeline_parallel or 1
     context = request.context_parallel or 1
@@ -97,10 +96,10 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     derived: dict[str, Any] = {
         "method": method,
         "framework": framework,
-        "precision": words.precision(request.precision, method),
-        "optimizer": words.optimizer(request.optimizer),
+        "precision": parsing.precision(request.precision, method),
+        "optimizer": parsing.optimizer(request.optimizer),
         "sequence_length": length,
-        "lora_targets": words.targets(request.lora_targets),
+        "lora_targets": parsing.targets(request.lora_targets),
         "quantization": request.quantization if method != "full" else None,
         "loss": _loss(request, spec),
         "loads_whole": puts_base_whole(request),

@@ -17,7 +17,7 @@ from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.unsupported import IMPOSSIBLE, impossible_degrees
-from fitgauge.services.training_fit import parsing as words
+from fitgauge.services.training_fit import parsing
 from fitgauge.services.training_fit.defaults import with_defaults
 from fitgauge.services.training_fit.launchers.command import checkpoints_selectively
 from fitgauge.services.training_fit.launchers.registry import find_tool, tool_of
@@ -51,7 +51,7 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
             code="conflicting-fields",
         )
     doubled = [2**power for power in range(most.bit_length()) if 2**power <= most]
-    adapted = words.method(request.method) != "full"
+    adapted = parsing.method(request.method) != "full"
     possible = tuple(name for name in _SEARCHED if runs_on(name, match.accelerator))
     searched = tuple(
         name
@@ -113,7 +113,7 @@ def _frameworks(
     tool, named = tool_of(request), named_framework(request)
     if tool is None and named is None:
         return ()
-    under = tool.framework_on(count or 2) if tool and named is None else words.framework(named)
+    under = tool.framework_on(count or 2) if tool and named is None else parsing.framework(named)
     settings = TrainingRequest(
         model=request.model,
         gpu=request.gpu,
@@ -208,7 +208,7 @@ def filled_settings(
         # with what a tool takes where it is searched
         tensor_parallel=request.tensor_parallel or 2,
     )
-    filled = with_defaults(named, words.method(request.method), accelerator, count, model.spec)
+    filled = with_defaults(named, parsing.method(request.method), accelerator, count, model.spec)
     return structs.replace(filled, **dict.fromkeys(_DEFAULTS_SEARCHED), offload=request.offload)
 
 

@@ -18,7 +18,7 @@ from fitgauge.engine.training.search.lower_bounds import Floors
 from fitgauge.engine.training.states.offload import checkpoint_bytes
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import responses
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.pages import take_page
 from fitgauge.services.common.schemas import Suggestion
@@ -125,8 +125,8 @@ class Planner:
                     *(run_in_words(one.run) for one in listed[:1] if one.run is not UNSET),
                 ]
             ),
-            model=answers.model_answer(model),
-            gpu=answers.gpu_answer(
+            model=responses.model_answer(model),
+            gpu=responses.gpu_answer(
                 accelerator, listed[0].gpu_count if listed else choices.counts[-1]
             ),
             objective=objective,

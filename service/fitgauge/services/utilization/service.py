@@ -10,7 +10,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.performance import flops as engine
 from fitgauge.engine.performance.flops import Exchange
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import responses
 from fitgauge.services.utilization.facts import RunFacts, run_facts
 from fitgauge.services.utilization.schemas import (
     BudgetAnswer,
@@ -41,8 +41,8 @@ def explain_utilization(
         published = facts.tokens_per_second / request.published_tokens_per_second
     return UtilizationAnswer(
         summary=_summary(accelerator, facts, published, budget),
-        gpu=answers.gpu_answer(accelerator, facts.gpus),
-        model=answers.model_answer(model) if model else None,
+        gpu=responses.gpu_answer(accelerator, facts.gpus),
+        model=responses.model_answer(model) if model else None,
         precision=facts.precision,
         peak_tflops=facts.peak,
         achieved_tflops=facts.achieved,

@@ -5,7 +5,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.engine.note import Note
 from fitgauge.errors import FitgaugeError
 from fitgauge.logs.trace import TraceReading
-from fitgauge.services.common import responses as answers
+from fitgauge.services.common import responses
 from fitgauge.services.common.schemas import GpuAnswer
 from fitgauge.services.utilization.schemas import CollectiveAnswer, TraceAnswer, UtilizationAnswer
 
@@ -76,7 +76,7 @@ def _gpu(reading: TraceReading, catalog: Catalog) -> GpuAnswer | None:
     if not reading.device:
         return None
     try:
-        return answers.gpu_answer(catalog.find(reading.device).accelerator, reading.gpus)
+        return responses.gpu_answer(catalog.find(reading.device).accelerator, reading.gpus)
     except FitgaugeError:
         return None
 

@@ -202,3 +202,12 @@ def test_activations_that_wait_on_the_host_are_counted_there():
     inputs = SPEC.layers * 4 * 512 * SPEC.hidden_size * 2
     assert away.host_bytes - here.host_bytes == inputs
     assert here.phases["forward"] > away.phases["forward"]
+
+
+def test_megatron_in_bf16_keeps_fp32_gradients_and_masters_whatever_its_precision_is_called():
+    policies = [
+        precision_policy(replace(STEP, framework="megatron", precision=name))
+        for name in ("bf16", "mixed_bf16")
+    ]
+    assert policies[0] == policies[1]
+    assert (policies[0].gradients, policies[0].masters, policies[0].states) == ("F32", "F32", "F32")

@@ -289,8 +289,9 @@ def precision_policy(workload: TrainingWorkload) -> PrecisionPolicy:
     gathered in 16 bit (torch.distributed.fsdp MixedPrecisionPolicy), 16-bit ones where
     base_precision is half; a frozen base stays in 16
     bit (accelerate utils/fsdp_utils.py and accelerator.py: only what requires a gradient is made
-    fp32). bf16, fp32: everything in that format; DeepSpeed's bf16 keeps fp32 masters and states
-    (deepspeed/runtime/bf16_optimizer.py, zero/stage3.py). int8: everything in one byte.
+    fp32). bf16, fp32: everything in that format; DeepSpeed's and Megatron's bf16 keep fp32 masters
+    and states (deepspeed/runtime/bf16_optimizer.py, zero/stage3.py; megatron/core/optimizer/
+    __init__.py, Float16OptimizerWithFloat16Params). int8: everything in one byte.
     gradient_dtype changes Megatron's main_grad (--grad-reduce-in-bf16),
     DeepSpeed's gradients (grad_accum_dtype); FSDP's stay as wide as its shards."""
     return _policy(
@@ -316,7 +317,7 @@ def _policy(
         return PrecisionPolicy(
             weights="I8", gradients="I8", masters=None, states="I8", compute="I8", adapters="I8"
         )
-    if precision == "fp32" or (precision == "bf16" and framework != "deepspeed"):
+    if precision == "fp32" or (precision == "bf16" and framework not in ("deepspeed", "megatron")):
         form = "BF16" if precision == "bf16" else "F32"
         return PrecisionPolicy(
             weights=form, gradients=form, masters=None, states=form, compute=form, adapters=form

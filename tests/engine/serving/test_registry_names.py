@@ -13,7 +13,7 @@ TRAINING = "training"
 """In the name of services and modules in which `transformers` is a training framework."""
 TOOLS = (
     PACKAGE / "services/training_fit/launchers",
-    PACKAGE / "services/training_fit/tool_settings.py",
+    PACKAGE / "services/training_fit/setting_names.py",
     PACKAGE / "services/tools/aliases.py",
 )
 """A training tool's file and the words of its settings name the engine that the tool samples with,

@@ -119,13 +119,6 @@ class _Choice:
         settings = self._settings()
         if not self._training and (flags := offloaded(self._text)):
             settings["flags"] = flags
-        if self._training:
-            written = {**training_words.run_words(self._text), **tool_settings(self._text)}
-            if written.get("eval_batch_size") == settings.get("micro_batch_size"):
-                settings.pop("micro_batch_size", None)  # the batch is that of evaluation
-            if written.get("algorithm") == settings.get("method"):
-                written.pop("algorithm", None)  # the method says it
-            settings |= as_read(written)
         if self._draft is not None:
             settings["flags"] = {"draft_model": self._draft, "speculative_tokens": _DRAFTED}
         if self._command is not None:
@@ -133,6 +126,13 @@ class _Choice:
         terse = self._is_terse()
         hardware = self._of("hardware")
         gpu, names, count = choose(self._text, hardware, self._questions, self._gpus, terse=terse)
+        if self._training:
+            written = {**training_words.run_words(self._text), **tool_settings(self._text, count)}
+            if written.get("eval_batch_size") == settings.get("micro_batch_size"):
+                settings.pop("micro_batch_size", None)  # the batch is that of evaluation
+            if written.get("algorithm") == settings.get("method"):
+                written.pop("algorithm", None)  # the method says it
+            settings |= as_read(written)
         notes = [*self._notes, *(() if " + " in str(gpu) else other_memory(hardware, self._gpus))]
         if not (gpu or names) and (free := free_gpu(self._text)) is not None:
             gpu, count, note = free[0], count or free[1], free[2]

@@ -45,7 +45,7 @@ def training_request(text: str, model: str | None, gpu: str, count: int | None) 
     """Return the run that `text` describes; what it does not say is left to the defaults. model,
     gpu, count: what the caller or the log names, before what the text names. Raises
     msgspec.ValidationError where no model is named."""
-    fields = _fields(text[:_LONGEST])
+    fields = _fields(text[:_LONGEST], count)
     named = {"model": model, "gpu": gpu, "gpu_count": count}
     fields |= {name: value for name, value in named.items() if value is not None}
     while True:
@@ -64,7 +64,7 @@ def named_model(text: str) -> str | None:
     return model if isinstance(model, str) else None
 
 
-def _fields(text: str) -> dict[str, Any]:
+def _fields(text: str, gpus: int | None = None) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, flags, kind in _NAMES:
         value = next((named for flag in flags if (named := argument(text, flag))), None)
@@ -74,11 +74,11 @@ def _fields(text: str) -> dict[str, Any]:
             continue
         if parsed is not None:
             fields[name] = parsed
-    fields |= tool_settings(text)
+    fields |= tool_settings(text, gpus)
     for name, pattern, meaning in _SWITCHES:
         if name not in fields and pattern.search(text):
             fields[name] = meaning
-    if "model" in fields:
+    if "model" in fields or "trainer" in fields:
         fields = {**_LEFT_OUT, **(_LEFT_OUT_BY_TRL if _TRL.search(text) else {}), **fields}
     for tool in TOOLS:
         if re.search(rf"\b{re.escape(tool.name.lower())}\b", text.lower()):

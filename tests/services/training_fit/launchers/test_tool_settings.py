@@ -85,19 +85,9 @@ SAID = {
     "sequence_length": 1536, "micro_batch_size": 3, "micro_batches": 5, "lora_rank": 24,
     "activation_checkpointing": "full",
 }  # fmt: skip
-SAYS_OTHERWISE = {
-    "torchtune": {"micro_batch_size"},
-    "nemo": {"micro_batches", "lora_rank"},
-    "nemo-automodel": {"micro_batches", "lora_rank", "activation_checkpointing"},
-    "verl": {"micro_batch_size", "micro_batches"},
-    "openrlhf": {"micro_batches", "activation_checkpointing", "lora_rank"},
-}
-"""Settings that a tool derives from others, or names by a word that says nothing alone."""
 
 
 @pytest.mark.parametrize("trainer", [tool.name for tool in TOOLS])
 def test_what_is_printed_is_read_back(command, trainer):
-    read = tool_settings(command(trainer=trainer, **SAID))
-    said = {name: value for name, value in SAID.items() if name in read}
-    assert {name: read[name] for name in said} == said
-    assert SAID.keys() - read.keys() == SAYS_OTHERWISE.get(trainer, set())
+    read = tool_settings(command(trainer=trainer, **SAID), 8)
+    assert {name: read.get(name) for name in SAID} == SAID

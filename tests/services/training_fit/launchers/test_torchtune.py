@@ -59,7 +59,7 @@ def test_the_file_holds_the_settings_of_the_estimate(file):
     assert settings["tokenizer"]["max_seq_len"] == 3072
     assert (settings["batch_size"], settings["gradient_accumulation_steps"]) == (3, 5)
     assert settings["optimizer"]["_component_"] == "torch.optim.AdamW"
-    assert settings["dataset"]["packed"] is True
+    assert settings["dataset"]["packed"] is False
 
 
 def test_what_it_reads_is_downloaded_first(file):

@@ -55,7 +55,7 @@ def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
     settings |= {
         "datasets": [{"path": "DATASET", "type": _DATA.get(setup.algorithm, "alpaca")}],
         "sequence_len": workload.sequence_length,
-        **({"sample_packing": True, "pad_to_sequence_len": True} if supervised else {}),
+        **({"sample_packing": workload.packed, "pad_to_sequence_len": True} if supervised else {}),
         "micro_batch_size": workload.micro_batch_size,
         "gradient_accumulation_steps": workload.micro_batches,
         "num_epochs": 1,
@@ -97,6 +97,7 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
             "bnb_4bit_quant_type": stored,
         }
     config |= {"peft_use_dora": True} if workload.method == "dora" else {}
+    config |= {"peft_autocast_adapter_dtype": False} if workload.precision == "bf16" else {}
     if workload.lora_targets != "all_linear":
         config["lora_target_modules"] = target_modules(model.spec, workload)
     elif workload.quantize_experts:  # refuses lora_target_linear (schemas/validation.py)

@@ -17,7 +17,7 @@ from fitgauge.services.training_fit.launchers.config_files import config_files
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.registry import TOOLS, find_tool, launcher_of
 from fitgauge.services.training_fit.launchers.run_settings import Field, RunNames, with_run
-from fitgauge.services.training_fit.launchers.tool import Tool, WordsOf, lacking
+from fitgauge.services.training_fit.launchers.tool import Tool, lacking
 
 SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 """Training without other models."""
@@ -116,7 +116,9 @@ def tool_command(
 
 def command_of(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """Return the words of the command: the sampling trainer's, else the framework's."""
-    words = (_sampling_command(setup) or launcher_of(workload).command)(model, workload, setup)
+    sampler = _sampler(setup)
+    command = None if sampler is None else sampler.sampling_command
+    words = (command or launcher_of(workload).command)(model, workload, setup)
     environment = allocator(workload)
     return [*environment, *(words[1:] if environment and words[0] == "env" else words)]
 
@@ -132,9 +134,10 @@ def _has_placeholders(tool: Tool, model: Model, workload: TrainingWorkload, setu
     return placeholders(command, tool.placeholders.split(" and ")) is not None
 
 
-def _sampling_command(setup: Setup) -> WordsOf | None:
+def _sampler(setup: Setup) -> Tool | None:
+    """Return the tool that samples by a command of its own."""
     trainer = find_tool(setup.trainer) if setup.sampled else None
-    return None if trainer is None else trainer.sampling_command
+    return trainer if trainer is not None and trainer.sampling_command is not None else None
 
 
 def unsupported_settings(
@@ -145,7 +148,9 @@ def unsupported_settings(
     if tool is not None and runs:
         yield from _left_to_do(tool, model, workload, setup)
         yield from tool.unsupported(model, workload, setup)
-    elif _sampling_command(setup) is None:
+    elif (sampler := _sampler(setup)) is not None:
+        yield from sampler.unsupported(model, workload, setup)
+    else:
         launcher = launcher_of(workload)
         if tool is not None and tool.title != launcher.title:
             yield Note(
@@ -189,7 +194,7 @@ def _left_to_do(
             f"Replace {tool.placeholders} in the command with the names {tool.name} has for your"
             " model.",
         )
-    if workload.gpus > USUAL_NODE and _sampling_command(setup) is None:
+    if workload.gpus > USUAL_NODE and _sampler(setup) is None:
         yield Note(
             "command-of-one-node",
             "gpu_count",

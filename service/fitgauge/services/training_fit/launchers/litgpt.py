@@ -1,9 +1,10 @@
 """LitGPT: flags of `litgpt finetune_*`. Source: litgpt 0.5, litgpt/finetune/full.py and lora.py,
 litgpt/args.py."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fitgauge.engine.model.model import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import flags, joined, path_of, switch
@@ -15,7 +16,13 @@ from fitgauge.services.training_fit.launchers.common import (
     sequences_per_step,
 )
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, SUPERVISED, Default, Tool
+from fitgauge.services.training_fit.launchers.tool import (
+    ADAPTERS,
+    SUPERVISED,
+    Default,
+    Tool,
+    lacking,
+)
 from fitgauge.services.training_fit.launchers.words_as_files import (
     ConfigFiles,
     flags_of,
@@ -108,6 +115,11 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
     }
 
 
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
+    if workload.compile:
+        yield lacking("compile", "LitGPT's finetuning scripts compile nothing: set it in code.")
+
+
 def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:
     """Read `litgpt finetune_*`. Source: config_hub/finetune."""
     place = place_of(words, lambda word: word == "litgpt")
@@ -128,6 +140,7 @@ LITGPT = Tool(
     command=litgpt_command,
     files=_files,
     supports=litgpt_supports,
+    unsupported=_unsupported,
     run_names=RunNames(
         "flags",
         {

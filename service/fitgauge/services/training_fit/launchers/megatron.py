@@ -10,7 +10,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.traits import traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
-from fitgauge.services.common.shell import flags, path_of, switch, turned_on
+from fitgauge.services.common.shell import flags, path_of, switch
 from fitgauge.services.training_fit.launchers.adapter_names import USUAL_ATTENTION
 from fitgauge.services.training_fit.launchers.common import (
     nodes,
@@ -58,6 +58,7 @@ def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iter
             "loss",
             f"Megatron-LM has no {workload.loss} loss: its last stage computes whole logits.",
         )
+    yield from fused_adapters(workload)
     if workload.method == "dora":
         yield lacking("method", "ms-swift has no DoRA under Megatron: the command uses LoRA.")
     if workload.gradient_dtype == "bf16" and workload.uses_adapters:
@@ -69,7 +70,6 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     if workload.uses_adapters or setup.algorithm != "sft" or model.spec.sees_images:
         return _swift(model, workload, setup)
     several, length = nodes(workload) > 1, workload.sequence_length
-    moments = "bf16" if workload.optimizer == "adamw_bf16" else None
     processes = {
         "--nproc-per-node": processes_per_node(workload),
         "--nnodes": nodes(workload) if several else None,
@@ -84,18 +84,12 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "--micro-batch-size": workload.micro_batch_size,
         "--global-batch-size": sequences_per_step(workload),
         "--use-distributed-optimizer": workload.zero_stage > 0,
-        "--attention-backend": _BACKENDS[workload.attention],
-        "--optimizer": _OPTIMIZER_NAMES.get(workload.optimizer, "adam"),
-        "--use-precision-aware-optimizer": moments is not None or workload.offload != "none",
-        "--exp-avg-dtype": moments,
-        "--exp-avg-sq-dtype": moments,
-        "--optimizer-cpu-offload": workload.offload != "none",
+        **_computed(workload),
         "--tokenizer-type": "HuggingFaceTokenizer",
         "--tokenizer-model": path_of(model),
         "--data-path": "DATA_PREFIX",
         "--train-iters": "ITERATIONS",
         "--lr": "LEARNING_RATE",
-        "--cross-entropy-loss-fusion": workload.compile,
         "--grad-reduce-in-bf16": workload.gradient_dtype == "bf16",
         **_recompute(workload),
         "--fp16": workload.precision == "mixed_fp16",
@@ -103,6 +97,20 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         **_fp8(workload),
     }
     return ["torchrun", *flags(processes), "pretrain_gpt.py", *flags(settings)]
+
+
+def _computed(workload: TrainingWorkload) -> Flags:
+    """Return the flags of kernels and of the optimizer, which ms-swift has too."""
+    moments = "bf16" if workload.optimizer == "adamw_bf16" else None
+    return {
+        "--attention-backend": _BACKENDS[workload.attention],
+        "--cross-entropy-loss-fusion": workload.compile,
+        "--optimizer": _OPTIMIZER_NAMES.get(workload.optimizer, "adam"),
+        "--use-precision-aware-optimizer": moments is not None or workload.offload != "none",
+        "--exp-avg-dtype": moments,
+        "--exp-avg-sq-dtype": moments,
+        "--optimizer-cpu-offload": workload.offload != "none",
+    }
 
 
 def _fp8(workload: TrainingWorkload) -> Flags:
@@ -259,13 +267,13 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
         "--max_length": workload.sequence_length,
         "--micro_batch_size": workload.micro_batch_size,
         "--global_batch_size": sequences_per_step(workload),
-        **_of_swift(_recompute(workload)),
+        **_of_swift(_computed(workload) | _recompute(workload)),
         "--tuner_type": "lora" if adapters else None,
         "--lora_rank": workload.lora_rank if adapters else None,
+        "--lora_dropout": f"{workload.lora_dropout:g}" if adapters else None,
         "--target_modules": (megatron_modules(workload) or "all-linear") if adapters else None,
         "--freeze_vit": switch(not workload.train_vision_tower) if spec.sees_images else None,
         **_of_swift(_fp8(workload)),
-        "--optimizer_cpu_offload": turned_on(offloads),
         "--optimizer_offload_fraction": 1 if offloads else None,
     }
     return [*start, *flags(settings)]
@@ -287,6 +295,19 @@ def megatron_modules(workload: TrainingWorkload) -> list[str]:
         return []
     named = USUAL_ATTENTION if isinstance(workload.lora_targets, str) else workload.lora_targets
     return list(dict.fromkeys(_MODULES.get(name, name) for name in named))
+
+
+def fused_adapters(workload: TrainingWorkload) -> list[Note]:
+    """Return that adapters sit on a whole linear of Megatron's, of which some parts are named."""
+    named = [] if isinstance(workload.lora_targets, str) else list(workload.lora_targets)
+    modules = set(megatron_modules(workload)) if workload.uses_adapters and named else set()
+    also = [name for name, one in _MODULES.items() if one in modules and name not in named]
+    if not also:
+        return []
+    message = (
+        f"Megatron adapts whole linears: {', '.join(also)} too, which the estimate leaves out."
+    )
+    return [lacking("lora_targets", message)]
 
 
 MEGATRON_LAUNCHER = Launcher(

@@ -60,7 +60,7 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "--fp16": switch(workload.precision == "mixed_fp16"),
         # of the prompt alone where completions are sampled
         "--max_length": setup.prompt_length if setup.sampled else workload.sequence_length,
-        "--packing": switch(algorithm == "sft" and workload.attention == "flash"),
+        "--packing": switch(workload.packed and workload.attention == "flash"),
         "--per_device_train_batch_size": workload.micro_batch_size,
         "--gradient_accumulation_steps": workload.micro_batches,
         **{f"--{name}": value for name, value in _optimizer(workload).items()},
@@ -131,6 +131,7 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
         "--target_modules": target_modules(model.spec, workload),
         "--target_parameters": EXPERT_PARAMETERS if workload.lora_experts else None,
         "--use_dora": turned_on(workload.method == "dora"),
+        "--lora_dtype": "bfloat16" if workload.precision == "bf16" else None,
     }
     stored = base_format(workload)
     if stored == "int8":

@@ -11,7 +11,7 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
 from fitgauge.services.training_fit.launchers.common import processes_per_node, sequences_per_step
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
-from fitgauge.services.training_fit.launchers.megatron import megatron_modules
+from fitgauge.services.training_fit.launchers.megatron import fused_adapters, megatron_modules
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Tool
 from fitgauge.services.training_fit.megatron import uneven
@@ -171,6 +171,7 @@ NEMO = Tool(
         "overrides", {"max_steps": "train.train_iters", "save_steps": "checkpoint.save_interval"}
     ),
     supports=nemo_supports,
+    unsupported=lambda model, workload, setup: fused_adapters(workload),
     trains_whole=True,  # megatron/bridge/recipes, peft: None
     placeholders="RECIPE and CHECKPOINT",
     defaults=(

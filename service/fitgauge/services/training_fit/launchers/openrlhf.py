@@ -1,7 +1,10 @@
 """OpenRLHF without sampling: flags of `openrlhf.cli.train_sft`. Source: openrlhf 0.11,
 openrlhf/cli/train_sft.py."""
 
+from collections.abc import Iterator
+
 from fitgauge.engine.model.model import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import flags, joined, path_of
@@ -14,7 +17,13 @@ from fitgauge.services.training_fit.launchers.common import (
     sequences_per_step,
 )
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, RolloutDefaults, Tool
+from fitgauge.services.training_fit.launchers.tool import (
+    ADAPTERS,
+    Default,
+    RolloutDefaults,
+    Tool,
+    lacking,
+)
 from fitgauge.services.training_fit.launchers.words_as_files import script_of
 
 _ESTIMATORS = {"ppo": "gae", "grpo": "group_norm", "rloo": "rloo"}
@@ -42,7 +51,6 @@ def openrlhf_sft_command(model: Model, workload: TrainingWorkload, setup: Setup)
     """`openrlhf.cli.train_sft` under DeepSpeed's launcher; a 4-bit base is double quantized
     (openrlhf/models/actor.py)."""
     tensor, partition = workload.tensor_parallel, workload.zero_hpz_partition_size
-    some = workload.uses_adapters and workload.lora_targets != "all_linear"
     settings = {
         "--num_gpus": processes_per_node(workload),
         "--module": "openrlhf.cli.train_sft",
@@ -61,11 +69,26 @@ def openrlhf_sft_command(model: Model, workload: TrainingWorkload, setup: Setup)
         "--ds.grad_accum_dtype": workload.gradient_dtype,
         "--ds.use_liger_kernel": workload.kernels == "liger" or workload.loss == "fused",
         "--optim": _OPTIMIZERS[workload.optimizer],
-        "--ds.lora.rank": workload.lora_rank if workload.uses_adapters else None,
-        "--ds.lora.target_modules": target_modules(model.spec, workload) if some else None,
-        "--ds.load_in_4bit": workload.uses_adapters and base_format(workload) is not None,
+        **_adapters(model, workload),
     }
     return joined(["deepspeed", *flags(settings)])
+
+
+def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
+    if not workload.uses_adapters:
+        return {}
+    every = workload.lora_targets == "all_linear"
+    return {
+        "--ds.lora.rank": workload.lora_rank,
+        "--ds.lora.target_modules": None if every else target_modules(model.spec, workload),
+        "--ds.load_in_4bit": base_format(workload) is not None,
+    }
+
+
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
+    """Yield what neither trainer has a flag for."""
+    if workload.optimizer not in _OPTIMIZERS:
+        yield lacking("optimizer", f"OpenRLHF has no {workload.optimizer}: it steps Adam.")
 
 
 def openrlhf_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
@@ -98,8 +121,7 @@ def openrlhf_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "--actor.gradient_checkpointing_enable": workload.activation_checkpointing != "none",
         "--ds.adam_offload": workload.offload != "none",
         "--ref.offload": setup.reference == "offloaded",
-        "--ds.lora.rank": workload.lora_rank if workload.uses_adapters else None,
-        "--ds.load_in_4bit": workload.method == "qlora",
+        **_adapters(model, workload),
     }
     if (rollout := setup.rollout) is not None:
         settings |= {
@@ -129,6 +151,7 @@ OPENRLHF = Tool(
     # examples/scripts/train_ppo_ray_hybrid_engine.sh; vllm_engine.py
     rollout=RolloutDefaults("vllm", 0.5, "level_1", tensor_parallel=2, batched_tokens=None),
     sampling_command=openrlhf_command,
+    unsupported=_unsupported,
     files=script_of(frozenset(("openrlhf.cli.train_sft", "openrlhf.cli.train_ppo_ray"))),
     defaults=(
         Default("precision", "bf16", "openrlhf/cli/train_sft.py, --ds.param_dtype"),

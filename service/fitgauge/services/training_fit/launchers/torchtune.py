@@ -47,6 +47,7 @@ def torchtune_supports(workload: TrainingWorkload) -> bool:
         and workload.data_parallel_replicate == 1
         and workload.precision in ("bf16", "fp32")
         and workload.optimizer in _OPTIMIZERS
+        and workload.offload in ("none", "cpu")
         and base_format(workload) in (None, "nf4_double")
     )
 
@@ -86,7 +87,7 @@ def _settings(model: Model, workload: TrainingWorkload, setup: Setup) -> dict[st
     several = workload.framework == "fsdp"
     settings: dict[str, object] = {
         "tokenizer.max_seq_len": workload.sequence_length,
-        **({} if setup.algorithm == "dpo" else {"dataset.packed": True}),
+        **({} if setup.algorithm == "dpo" else {"dataset.packed": workload.packed}),
         "batch_size": workload.micro_batch_size,
         "gradient_accumulation_steps": workload.micro_batches,
         "dtype": "fp32" if workload.precision == "fp32" else "bf16",

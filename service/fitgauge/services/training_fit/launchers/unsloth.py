@@ -1,7 +1,10 @@
 """Unsloth: a script of its own. Source: unsloth 2026.8, unsloth/models/loader.py and llama.py;
 its notebooks."""
 
+from collections.abc import Iterator
+
 from fitgauge.engine.model.model import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -21,6 +24,7 @@ from fitgauge.services.training_fit.launchers.tool import (
     Default,
     RolloutDefaults,
     Tool,
+    lacking,
 )
 from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
@@ -94,6 +98,7 @@ def _loaded(workload: TrainingWorkload, setup: Setup) -> Arguments:
         "load_in_4bit": stored in ("nf4", "nf4_double", "fp4"),
         "load_in_8bit": stored == "int8",
         "full_finetuning": not workload.uses_adapters,
+        **({} if workload.uses_adapters else _in_fp32(workload)),
         "use_gradient_checkpointing": _checkpoints(workload),
     }
     if rollout is not None and rollout.serves:
@@ -101,6 +106,11 @@ def _loaded(workload: TrainingWorkload, setup: Setup) -> Arguments:
         settings["gpu_memory_utilization"] = rollout.memory_utilization
         settings["max_lora_rank"] = workload.lora_rank
     return settings
+
+
+def _in_fp32(workload: TrainingWorkload) -> Arguments:
+    """Return that all weights are fp32 under autocast (unsloth/models/vision.py)."""
+    return {"float32_mixed_precision": True} if workload.precision.startswith("mixed") else {}
 
 
 def _adapters(model: Model, workload: TrainingWorkload) -> Arguments:
@@ -150,6 +160,19 @@ def _targets(model: Model, workload: TrainingWorkload) -> list[str]:
     return _LINEARS if every else target_modules(model.spec, workload)
 
 
+def unsloth_supports(workload: TrainingWorkload) -> bool:
+    """Return whether a script of it has these settings: a copy of the states on every GPU."""
+    return workload.framework == "transformers" and workload.offload == "none"
+
+
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
+    yield from unsupported_by_trainer(model, workload, setup)
+    if workload.uses_adapters and workload.precision == "bf16":
+        yield lacking("precision", "Unsloth keeps adapters in fp32: send mixed_bf16.")
+    if workload.attention == "eager":
+        yield lacking("attention", "Unsloth chooses its attention by itself, never eager.")
+
+
 def _arguments(settings: Arguments) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
@@ -177,7 +200,8 @@ UNSLOTH = Tool(
     kernels="unsloth",
     # of TRL's DPOConfig and KTOConfig, which its trainers take
     computes_reference_first=lambda workload, algorithm: algorithm in _REFERRING,
-    unsupported=unsupported_by_trainer,
+    supports=unsloth_supports,
+    unsupported=_unsupported,
     sets_allocator=True,
     shards=False,  # unsloth/models/loader_utils.py, prepare_device_map
     chunks_loss=frozenset({"grpo"}),

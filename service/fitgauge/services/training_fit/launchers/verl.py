@@ -1,21 +1,29 @@
 """verl without sampling: overrides of `verl.trainer.sft_trainer`. Source: verl 0.7,
 verl/trainer/config/sft_trainer_engine.yaml."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fitgauge.engine.model.model import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, path_of
 from fitgauge.services.training_fit.launchers.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import (
+    attention_name,
     base_format,
     nodes,
     processes_per_node,
     sequences_per_step,
 )
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, RolloutDefaults, Tool
+from fitgauge.services.training_fit.launchers.tool import (
+    ADAPTERS,
+    Default,
+    RolloutDefaults,
+    Tool,
+    lacking,
+)
 from fitgauge.services.training_fit.launchers.words_as_files import (
     ConfigFiles,
     nested,
@@ -80,6 +88,7 @@ def verl_sft_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "engine.fsdp_size": workload.data_parallel // workload.data_parallel_replicate,
         "optim.optimizer_impl": library,
         "optim.optimizer": optimizer,
+        **_attention("model", workload),
     }
     if workload.uses_adapters:
         settings |= _adapters("model", model, workload)
@@ -91,6 +100,13 @@ def verl_sft_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "verl.trainer.sft_trainer",
     ]
     return joined([*words, *(f"{name}={value}" for name, value in settings.items())])
+
+
+def _attention(section: str, workload: TrainingWorkload) -> dict[str, object]:
+    """Return the attention, where it is another than the default."""
+    if workload.attention == "flash":
+        return {}
+    return {f"+{section}.override_config.attn_implementation": attention_name(workload)}
 
 
 def _adapters(section: str, model: Model, workload: TrainingWorkload) -> dict[str, object]:
@@ -123,6 +139,7 @@ def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list
         f"{rollout}.log_prob_micro_batch_size_per_gpu": workload.micro_batch_size,
         f"{rollout}.n": setup.group_size,
     }
+    settings |= _attention("actor_rollout_ref.model", workload)
     settings |= _verl_engine(workload, actor)
     if workload.uses_adapters:
         settings |= _adapters("actor_rollout_ref.model", model, workload)
@@ -167,13 +184,26 @@ def _verl_engine(workload: TrainingWorkload, actor: str) -> dict[str, object]:
             f"{engine}.optimizer_offload": workload.offload != "none",
         }
     engine = f"{actor}.fsdp_config"
+    library, optimizer = _OPTIMIZERS.get(workload.optimizer, _OPTIMIZERS["adamw"])
     return {
+        f"{actor}.optim.optimizer_impl": library,
+        f"{actor}.optim.optimizer": optimizer,
         f"{actor}.strategy": "fsdp2",
         f"{engine}.reshard_after_forward": workload.zero_stage == 3,
         f"{engine}.param_offload": everything,
         f"{engine}.optimizer_offload": workload.offload != "none",
         f"{engine}.model_dtype": "bfloat16" if workload.precision == "bf16" else "fp32",
     }
+
+
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
+    """Yield what neither trainer has a setting for."""
+    if base_format(workload) is not None:
+        yield lacking("method", "verl quantizes no base: the command trains LoRA on 16 bit.")
+    if workload.optimizer not in _OPTIMIZERS:
+        yield lacking("optimizer", f"verl has no {workload.optimizer} here: it steps AdamW.")
+    if workload.compile:
+        yield lacking("compile", "verl compiles what it computes of logits alone, never layers.")
 
 
 def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:
@@ -219,11 +249,14 @@ VERL = Tool(
     # rollout/rollout.yaml; free_cache_engine is sleep level 2 (vllm_async_server.py)
     rollout=RolloutDefaults("vllm", 0.5, "level_2", tensor_parallel=2, batched_tokens=8192),
     sampling_command=verl_command,
+    unsupported=_unsupported,
     defaults=(
         Default("precision", "mixed_bf16",
             "verl/trainer/config/engine/fsdp.yaml, model_dtype fp32, dtype bfloat16"),
         Default("activation_checkpointing", "full",
             "verl/trainer/config/model/hf_model.yaml, enable_gradient_checkpointing"),
+        Default("attention", "flash",
+            "verl/workers/config/model.py, attn_implementation: flash_attention_2"),
         Default("gradient_dtype", "fp32",
             "verl/workers/engine/fsdp/transformer_impl.py, mixed_precision: reduce_dtype"),
         Default("lora_targets", "all_linear",

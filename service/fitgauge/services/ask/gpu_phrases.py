@@ -46,7 +46,8 @@ def gpu_facts(parts: list[Any]) -> Iterator[Fact]:
         ahead = [_kind(one) for one in parts[place + 1 : place + 4]]
         is_next = kind == "GPU" or (kind in ("COUNT", "NUM", "MACHINES") and "GPU" in ahead)
         of_each = kind == "COUNT" and "memory" in current and ahead[:1] == ["memory"]
-        if of_each or (is_next and "GPU" in current):
+        is_other = kind == "memory" == _kind(groups[-1][-1] if groups[-1] else None) == part[0]
+        if of_each or is_other or (is_next and "GPU" in current):
             groups.append([])
             current = set()
         groups[-1].append(part)

@@ -56,6 +56,12 @@ _IN_ONE = re.compile(
 _AND = re.compile(
     r"\s*(?:and|und|et|y|e|,|、|&|和|与|及|와|과|랑|と)\s*(?:an?\s+|the\s+)?", re.IGNORECASE
 )
+_OR = re.compile(
+    r"\s*(?:(?:of vram|vram|gpus?|cards?) )?(?:or|vs\.?|versus|to|over|instead of|还是)\s+"
+    r"(?:(?:an?|the)\s+)?",
+    re.IGNORECASE,
+)
+"""What stands between the memory of two GPUs, of which one is to be taken."""
 _ADDS = re.compile(r"\+")
 _PLUS = re.compile(r"\s(?:and|plus|with|along ?side)\s|和|加", re.IGNORECASE)
 _NOTHING = re.compile(r"[\s,]*(?:and\s*)?\d+\s?x?\s*$", re.IGNORECASE)
@@ -153,7 +159,8 @@ class _Choice(NamedTuple):
             meant = [fact.value for fact in self._after_contrast(named)]
             return self._completed(meant, bare, first), []
         if not distinct:
-            return self._unnamed(bare), []
+            sizes = self._sizes_on_a_par()
+            return (None, sizes) if sizes else (self._unnamed(bare), [])
         in_questions = [fact for fact in distinct.values() if fact.sentence in self.questions]
         by_sentence = [
             [fact for fact in distinct.values() if fact.sentence == sentence]
@@ -176,6 +183,21 @@ class _Choice(NamedTuple):
         """Return whether nothing but "and" stands between two GPUs."""
         first, second = sorted(named, key=lambda fact: fact.start)
         return _AND.fullmatch(self.text[first.end : second.start]) is not None
+
+    def _sizes_on_a_par(self) -> list[Hardware]:
+        """Return GPUs that a question sets side by side by their memory alone: "a 16GB or a 24GB
+        card"; none else."""
+        sized = [
+            fact
+            for fact in self.facts
+            if fact.value.memory in self.gpus.memories
+            and (fact.sentence in self.questions or not self.questions)
+        ]
+        for one, other in itertools.pairwise(sized):
+            between = self.text[one.end : other.start]
+            if one.value.memory != other.value.memory and _OR.fullmatch(between):
+                return [one.value, other.value]
+        return []
 
     def _together(self, named: Sequence[Fact]) -> Hardware | None:
         """Return GPUs of several kinds in one machine: "RTX 4090 + RTX 3060", "1x4090 1x3060"."""

@@ -25,7 +25,9 @@ _SIZED = re.compile(r"\d\s?[bm](?![a-z])", re.IGNORECASE)
 _QUANTIZED = re.compile(
     r"(?<!un)(?<!non-)(?<!not )\bquanti[sz]ed\b|\bqat\b|量化(?:版|后|的模型|模型)", re.IGNORECASE
 )
-_ADAPTERS = re.compile(r"\b(\d{1,4})\s+(?:lora\s+)?(?:adapters|loras)\b", re.IGNORECASE)
+_ADAPTERS = re.compile(
+    rf"\b(\d{{1,4}}|{'|'.join(v.NUMBER_WORDS)})\s+(?:lora\s+)?(?:adapters|loras)\b", re.IGNORECASE
+)
 _TRAINED = re.compile(r"\b(?:re)?train|\bfine-?\s?tun|\btuning\b|微调|训练", re.IGNORECASE)
 
 _SERVING = re.compile(r"\b(?:" + "|".join(v.SERVING) + r")\b|推理|部署|运行|跑", re.IGNORECASE)
@@ -95,7 +97,7 @@ def served_adapters(text: str) -> int | None:
     match = _ADAPTERS.search(text)
     if match is None or _TRAINED.search(text):
         return None
-    return int(match[1])
+    return v.NUMBER_WORDS.get(match[1].lower()) or int(match[1])
 
 
 _FILES = re.compile(r"\bgguf\b|\bi?q\d_[k0-9]|\bimatrix\b", re.IGNORECASE)

@@ -78,11 +78,12 @@ def to_fit(text: str, understood: Understood, answer: FitAnswer) -> Suggestion |
     return step if step and (is_here(step) or "cpu_offload_gib" in step.request) else None
 
 
-def to_fit_in_words(step: Suggestion) -> str:
-    """Return a change as a sentence with a space behind it; with its speed where weights are kept
-    in host memory."""
-    change = step.change if "cpu_offload_gib" in step.request else step.change.partition(": ")[0]
-    return f"To fit, {change}. "
+def to_fit_in_words(step: Suggestion, *, offered: bool) -> str:
+    """Return a change as a sentence with a space behind it. offered: whether it is one that a text
+    offers, of the machine's memory, so that what it asks for is said not to fit."""
+    if not offered:
+        return f"To fit, {step.change.partition(': ')[0]}. "
+    return f"As asked it does not fit. To fit, {step.change}. "
 
 
 FILES = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")

@@ -61,8 +61,8 @@ _CONTRAST = re.compile(
 """What stands between a model or GPUs that ran, or a teacher, and those in question."""
 
 _WORKS = re.compile(
-    r"\b(?:sufficient|works?|worked|fine(?![- ]?tun)|no problem|success\w*|runs? (?:well"
-    r"|ok))\b(?!\?)|没问题|可以跑|正常",
+    r"(?<!\bit )(?<!\bit still )\b(?:sufficient|works?|worked|fine(?![- ]?tun)|no problem"
+    r"|success\w*|runs? (?:well|ok))\b(?!\?)|没问题|可以跑|正常",
     re.IGNORECASE,
 )
 """What says that something ran."""

@@ -37,7 +37,7 @@ _COMMON = frozenset({
 
 _PROSE = frozenset({
     "it", "en", "fr", "embedding", "embed", "reasoning", "text", "code", "step", "all", "static",
-    "native",
+    "native", "plus",
 })  # fmt: skip
 """Words of names that after a space belong to the sentence: "bge-m3 embedding"."""
 

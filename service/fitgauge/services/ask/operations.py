@@ -64,7 +64,8 @@ def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
         return None
     terse, rented = "terse" in signs, "rented" in signs
     about_it = hardware or (terse and model) or is_about(low, "memory", "need", "it fits")
-    if not (about_it or wants_models or (model and (wants_gpus or rented))):
+    prices = is_about(low, "price", "price of tokens")
+    if not (about_it or wants_models or (model and (wants_gpus or rented or prices))):
         return None
     lists = wants_models and (sizes_alone or not model or is_about(low, "largest"))
     suggests = (terse and not settings) or is_about(low, "suggestions")
@@ -75,7 +76,6 @@ def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
     )
     if counts and "trainer" in signs and hardware and model and not on_a_par:
         return "plan_training"  # by the tool's own settings, on as few of the GPU as hold them
-    prices = is_about(low, "price", "price of tokens")
     if on_a_par and model and (counts or prices or ("fastest" in signs and not training)):
         return "recommend_gpus"
     several = "several" in signs or (on_a_par and is_about(low, "comparison"))

@@ -166,7 +166,8 @@ class AskService:
             changed = structs.replace(request, **step.request)
             again = await self._fit(changed)
             if again.model.parameters == result.model.parameters:  # the same weights
-                request, result, lead = changed, again, leads.to_fit_in_words(step)
+                request, result = changed, again
+                lead = leads.to_fit_in_words(step, offered=bool(understood.host_memory_gib))
                 most = leads.most_of(text, understood, request, result)
         if most is not None:
             lead += most[1]
@@ -249,7 +250,7 @@ class AskService:
             again = await self._train(request)
             if again.model.parameters == result.model.parameters:
                 most = leads.most_trained(reading.text, reading.understood, request, again)
-                lead = leads.to_fit_in_words(step)
+                lead = leads.to_fit_in_words(step, offered=False)
         if most is None:
             return result
         again = await self._train(most[0])

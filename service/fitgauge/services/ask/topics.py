@@ -192,7 +192,8 @@ _PATTERNS: Mapping[Topic, str] = {
     ),
     "comparison": (  # things side by side
         r"\bcompare\b|\bvs\.?\b|\bversus\b|\bor\b|\bdifference\b|\bbetter\b|\bthan\b|\bbetween\b"
-        r"|\bwhich of (?!them|these|those)|\bworth\b|\bupgrad\w+|\bover (?:an?|the|my)\b"
+        r"|\bwhich of (?!them|these|those)|\bworth\b|\bpoint (?:in|of)\b|\bupgrad\w+"
+        r"|\bover (?:an?|the|my)\b"
         r"|对比|比较|还是|或者?|哪个好|아니면|중에|それとも|または|どちら|どっち"
     ),
     "all weights": (  # that are trained, which "full" alone says: "training Mistral 7B full"
@@ -233,6 +234,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|\b(?:tok/s|tokens?/s(?:ec)?|t/s|tps)\s*\?"
         r"|(?<!\b\d )(?<!\b\d\d )(?<!\d\d\d )(?<!\d)\b(?:tok/s|tokens?/s(?:ec)?|tokens? (?:per"
         r"|a) second|t/s|tps)\W*$|多快|速度|每秒多少|多少 ?(?:个 ?)?tokens? ?(?:每秒|/ ?s|一秒)"
+        r"|(?:何|몇) ?(?:トークン|tokens?|토큰)|(?:トークン|tokens?) ?/ ?秒|초당"
     ),
     "cache": (  # how large the KV cache is
         r"\b(?:how (?:much|big|large|many)|what(?:'s| is)?|size of)\b[^.?,;]{0,32}\bkv[- ]?cache\b"

@@ -3,7 +3,7 @@ model, a scheme and an engine's rules."""
 
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
 from math import gcd
 from typing import Literal, TypeVar
@@ -97,6 +97,9 @@ class TensorGroup(msgspec.Struct, frozen=True, gc=False):
 Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
 """The first fields of a TensorGroup: tensors that agree in them are divided alike."""
 
+_Allocation = tuple[str, str, tuple[int, ...]]
+"""Prefix and name of the tensor that an engine allocates, and the layers that have it."""
+
 
 Derived = TypeVar("Derived")
 
@@ -163,44 +166,16 @@ def shard_weights(
     repository's size is published, the table is scaled to it."""
     plain: dict[tuple[Where, int], int] = {}
     shares: list[TensorGroup] = []
-    tensors: dict[tuple[str, str, tuple[int, ...]], tuple[TensorGroup, ...]] = {}
-    rules = RuleIndex(scheme.rules, scheme.placed)
-    for block in spec.blocks:
-        if block.part is Part.MTP:
-            continue
-        place = _place(spec, block, layout)
-        for tensor, form, layers in formats(spec, block, rules):
-            share = _share(
-                tensor,
-                form,
-                (
-                    block.part,
-                    place,
-                    layers,
-                    form.rows
-                    if form
-                    and spec.model_type in layout.shared_experts_in_blocks
-                    and "shared_experts." in tensor.name
-                    else _multiple(block, tensor, scheme, layout),
-                ),
-                tensor_dtype(tensor, spec, scheme, layout),
-                layout,
-                _matrices(block, tensor),
-            )
-            if form is None:
-                where = (
-                    share.part,
-                    share.place,
-                    share.layers,
-                    share.split,
-                    share.experts,
-                    share.multiple,
-                )
-                plain[where, share.pieces] = plain.get((where, share.pieces), 0) + share.piece_bytes
-            else:
-                shares.append(share)
-            key = (block.prefix, _fused(tensor.name, layout.fused), layers)
-            tensors[key] = (*tensors.get(key, ()), share)
+    tensors: dict[_Allocation, tuple[TensorGroup, ...]] = {}
+    for allocation, share in _groups(spec, scheme, layout):
+        if share.form is None:
+            where = (
+                share.part, share.place, share.layers, share.split, share.experts, share.multiple,
+            )  # fmt: skip
+            plain[where, share.pieces] = plain.get((where, share.pieces), 0) + share.piece_bytes
+        else:
+            shares.append(share)
+        tensors[allocation] = (*tensors.get(allocation, ()), share)
     shares += [TensorGroup(*where, pieces, size) for (where, pieces), size in plain.items()]
     scale = 1.0
     is_stored = stored is not None and bool(stored.elements)
@@ -217,6 +192,30 @@ def shard_weights(
         is_guess=not is_stored and any(note.code == "architecture-unknown" for note in spec.notes),
         tower_heads=_tower_heads(spec),
     )
+
+
+def _groups(
+    spec: ModelSpec, scheme: Scheme, layout: ShardingRules
+) -> Iterator[tuple[_Allocation, TensorGroup]]:
+    """Yield every tensor as it is divided, with what it is allocated in."""
+    rules = RuleIndex(scheme.rules, scheme.placed)
+    in_blocks = spec.model_type in layout.shared_experts_in_blocks
+    for block in spec.blocks:
+        if block.part is Part.MTP:
+            continue
+        place = _place(spec, block, layout)
+        for tensor, form, layers in formats(spec, block, rules):
+            shared = in_blocks and form is not None and "shared_experts." in tensor.name
+            multiple = form.rows if form and shared else _multiple(block, tensor, scheme, layout)
+            share = _share(
+                tensor,
+                form,
+                (block.part, place, layers, multiple),
+                tensor_dtype(tensor, spec, scheme, layout),
+                layout,
+                _matrices(block, tensor),
+            )
+            yield (block.prefix, _fused(tensor.name, layout.fused), layers), share
 
 
 def formats(
@@ -268,19 +267,9 @@ def _share(
     if form is not None:
         out, inputs = matrix(tensor)
         return TensorGroup(
-            part,
-            place,
-            layers,
-            tensor.split,
-            experts,
-            multiple,
-            pieces,
-            0,
-            out,
-            inputs,
-            form,
-            fused,
-        )
+            part, place, layers, tensor.split, experts, multiple, pieces, 0,
+            out, inputs, form, fused,
+        )  # fmt: skip
     bits = tensor.elements // (experts or 1) * BITS[dtype]
     if tensor.split is Split.VOCABULARY:
         bits = bits // tensor.shape[0] * pieces

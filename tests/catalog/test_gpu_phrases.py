@@ -38,6 +38,11 @@ PLAIN = ("drei RTX 4080", "RTX 2050")
         ("gtx 3070", "rtx-3070-8gb", 1),
         ("RTX 3080 16GB", "rtx-3080-laptop-16gb", 1),
         ("RX 580 8GBs", "rx-580-8gb", 1),
+        ("a server with eight H200 cards", "h200-sxm-141gb", 8),
+        ("cluster of 4 H100s", "h100-sxm-80gb", 4),
+        ("two used 3090s", "rtx-3090-24gb", 2),
+        ("my desktop with an RTX 4090 and 64GB RAM", "rtx-4090-24gb", 1),
+        ("H100 (2 nodes, 8 GPUs each)", "h100-sxm-80gb", 16),
         ("RTX 2050", "rtx-2050-laptop-4gb", 1),
         ("RTX 3090 and 64GB RAM", "rtx-3090-24gb", 1),
         ("rtx6kpro", "rtx-pro-6000-blackwell-workstation-96gb", 1),
@@ -106,3 +111,14 @@ def test_work_on_nonsense_grows_with_its_length_and_not_faster(piece: str) -> No
 
     refuse(49)  # fills the caches of names
     assert calls(lambda: refuse(198)) <= 2.2 * calls(lambda: refuse(99))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://www.nvidia.com/en-us/geforce/graphics-cards/50-series/rtx-5090/",
+        "https://example.com/gpus/RTX%205090.html?tab=specs".replace("%20", "-"),
+    ],
+)
+def test_the_page_of_a_gpu_names_it(address):
+    assert find(address).accelerator.id == "rtx-5090-32gb"

@@ -179,8 +179,13 @@ class Spelling(NamedTuple):
     """The vendors it names."""
 
 
+_ADDRESS = re.compile(r"^https?://\S*/([^/\s?#]+?)(?:\.html?)?/?(?:[?#]\S*)?$")
+"""A page of a GPU: the end of its path is the name."""
+
+
 def clean(text: str) -> str:
-    """`text` in lower case and in compatible characters; of a Kubernetes label its value.
+    """`text` in lower case and in compatible characters; of a Kubernetes label its value, of a
+    page's address the end of its path.
 
     Raises InvalidRequestError where it is empty, too long or holds control characters.
     """
@@ -206,7 +211,8 @@ def clean(text: str) -> str:
             field="gpu",
             code="invalid-value",
         )
-    plain = _LABEL.sub("", unicodedata.normalize("NFKC", stripped).lower().replace("×", "x"))
+    plain = unicodedata.normalize("NFKC", stripped).lower().replace("×", "x")
+    plain = _LABEL.sub("", _ADDRESS.sub(r"\1", plain))
     return _CHINESE_COUNT.sub(_counted, plain).strip()
 
 

@@ -54,7 +54,7 @@ _COUNTS = tuple(
         rf"(?<![\w.])(\d{{1,3}})[\s-]?(?:{_COUNTERS})(?![a-z])",
         rf"({'|'.join(sorted(_ASIAN, key=len, reverse=True))}) ?(?:대의?|장의?|개의?|台|机|颗)",
         rf"\b({_WORDS})\b-?",
-        r"^ ?(\d{1,3}) (?=[a-z(])",
+        r"(?:^ ?|\b(?:of|with|w/|has|have|got) )(\d{1,3}) (?=[a-z(])(?!gb?\b|gib\b)",
     )
 )
 """Ways to write a count within a text; those of one text multiply: 2 nodes of 8."""
@@ -66,6 +66,12 @@ _LONGEST_COUNT = 2
 _HOST_MEMORY = re.compile(
     r"(?<![\w.])\d+ ?(?:gb|g|gib) (?:of )?(?:system |host |cpu )?(?:ddr\d )?ram\b"
 )
+_HOUSINGS = frozenset({"server", "workstation", "desktop", "pc"})
+"""What a GPU stands in, where no name has that word: "a server with eight H200"."""
+
+_PLURAL_NUMBER = re.compile(r"(?<![\w.])(\d{4})s\b")
+"""Of one model, where there is no Super of it: "two used 3090s"."""
+
 _CLOUDS = frozenset({"Google", "AWS"})
 """Vendors whose name may say where the GPU is."""
 
@@ -97,8 +103,12 @@ def phrases(text: str, vocabulary: Set[str]) -> Iterator[Phrase]:
                 count *= NUMBERS.get(number) or _ASIAN.get(number) or int(number)
         text = pattern.sub(lambda match: match[0] if _is_name(match[1], vocabulary) else " ", text)
     text = _COUNTER.sub(" ", text)
-    for written in dict.fromkeys((text, _HOST_MEMORY.sub(" ", text))):
-        spelling = read(written, vocabulary)
+    written = [text, _HOST_MEMORY.sub(" ", text), _PLURAL_NUMBER.sub(r"\1", text)]
+    spellings = [read(one, vocabulary) for one in dict.fromkeys(written)]
+    spellings += [
+        one._replace(words=one.words - _HOUSINGS) for one in spellings if one.words & _HOUSINGS
+    ]
+    for spelling in spellings:
         unknown = {word for word in spelling.words if word not in vocabulary}
         words = spelling.words - unknown
         bare = tuple(sorted(word for word in unknown if words and _BARE_SIZE.fullmatch(word)))

@@ -41,8 +41,8 @@ _TYPO_SIMILARITY = 0.75
 _PLURAL = re.compile(r"(?<=\d{4})s\b")
 """The s of "two 3090s"; of one GPU it says SUPER first, as in "4070s"."""
 
-_REMARK = re.compile(r"\s*\((?![^()]*\d\s*[gmt]i?b)[^()]*\)$")
-"""A remark at the end that names no size: "L4 24GB (g6.xlarge)"."""
+_REMARK = re.compile(r"\s*\((?![^()]*\d\s*(?:[gmt]i?b|gpu|node|card|x\b))[^()]*\)$")
+"""A remark at the end that names no size and no number of GPUs: "L4 24GB (g6.xlarge)"."""
 
 _WINDOWS = re.compile(r"\s+(?:\(|(?:on|under|in|with)\s+)?(?:wsl ?2?|windows(?: 1[01])?)\)?$")
 _OF_WINDOWS = (

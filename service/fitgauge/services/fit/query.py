@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field, structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import Accelerator, most_gpus
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB, NOTHING, Bytes, gib
@@ -195,6 +195,19 @@ class FitEstimate(Struct, frozen=True):
         )
 
     @property
+    def sees_one_slice(self) -> UnsupportedError | None:
+        """Why several slices of a GPU serve no one model, None for any other GPUs."""
+        gpus, accelerator = self.workload.gpus, self.query.accelerator
+        if accelerator.availability != "slice" or most_gpus(accelerator, gpus) == gpus:
+            return None
+        return UnsupportedError(
+            "gpu_count",
+            f"A process sees one slice of a GPU only, so {gpus} of them hold {gpus} copies of a"
+            " model, not parts of one.",
+            ({"gpu_count": (1,)},),
+        )
+
+    @property
     def refused(self) -> UnsupportedError | None:
         """Why the engine does not run it on this GPU, None where it does."""
         query, scheme = self.query, read_scheme(self.query.model, self.prepared.scheme)
@@ -202,7 +215,8 @@ class FitEstimate(Struct, frozen=True):
             refusal(self.workload, scheme, accelerator, query.spec)
             for accelerator in dict.fromkeys(query.gpus or (query.accelerator,))
         )
-        return self.too_long or self.lacks_host or next(filter(None, refusals), None)
+        impossible = self.too_long or self.lacks_host or self.sees_one_slice
+        return impossible or next(filter(None, refusals), None)
 
     @property
     def short_bytes(self) -> int:

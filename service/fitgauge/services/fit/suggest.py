@@ -1,7 +1,7 @@
 """Suggestions for a request that does not fit or is unsupported: the smallest changes that help.
 Every candidate is re-estimated before it is returned."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from math import inf
 
@@ -22,6 +22,7 @@ from fitgauge.services.common.smallest import first_step, host_suffices
 from fitgauge.services.fit.candidates import (
     Candidate,
     Fields,
+    Sent,
     alternatives,
     candidates,
     combine,
@@ -303,7 +304,10 @@ def suggest(
     query = checked.query
     if checked.too_long:
         return _shorter(checked, checked.too_long, estimator, siblings)
-    results = list(_running(alternatives(query.request, query.spec), query, estimator))
+    changes: Iterable[tuple[str, Mapping[str, Sent]]] = alternatives(query.request, query.spec)
+    if checked.sees_one_slice:
+        changes = [("run a copy on each slice", {"gpu_count": 1})]
+    results = list(_running(changes, query, estimator))
     if not results:
         results = list(
             _running(smaller_elsewhere(engines_for(query.accelerator)), query, estimator)
@@ -361,11 +365,14 @@ def _shorter(
 
 
 def _running(
-    changes: Iterable[tuple[str, dict[str, str]]], query: FitQuery, estimator: Estimator
+    changes: Iterable[tuple[str, Mapping[str, Sent]]], query: FitQuery, estimator: Estimator
 ) -> Iterator[Suggestion]:
     """Yield those of `changes` that run on the GPU and are not sure to exceed it."""
     for change, fields in changes:
-        again = estimator.attempt(estimator.change(query, fields))
+        count = fields.get("gpu_count")
+        again = estimator.attempt(
+            estimator.change(query, fields, count=count if isinstance(count, int) else None)
+        )
         if again is not None and again.verdict != "does_not_fit" and again.refused is None:
             yield suggestion_of(change, dict(fields), again, estimator)
 

@@ -137,3 +137,10 @@ def test_another_engine_is_taken_only_with_the_published_weights(check_fit: Chec
     mac = check_fit(model="deepseek-ai/DeepSeek-R1", gpu="M3 Ultra 512GB")
     assert mac.understood_as["engine"] == "llama.cpp"
     assert mac.understood_as["quantization"] == "q4_k_m"
+
+
+@pytest.mark.parametrize(("label", "kind"), [("UD-Q4_K_XL", "q4_k_m"), ("Q2_K_XL", "q2_k")])
+def test_the_label_of_a_gguf_file_means_its_type(check_fit, label, kind):
+    asked = {"model": "Qwen/Qwen3-32B", "gpu": "RTX 5090", "engine": "llama.cpp"}
+    labelled, typed = (check_fit(**asked, quantization=name) for name in (label, kind))
+    assert labelled.per_gpu.required_bytes == typed.per_gpu.required_bytes

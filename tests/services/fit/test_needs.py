@@ -26,6 +26,12 @@ def test_a_repository_of_gguf_files_is_named_by_the_type_of_its_file(check_fit):
     assert check_fit(model=file, engine="llama.cpp").needs[0].name == "Q4_K_M"
 
 
+def test_formats_as_published_are_those_of_no_format(check_fit, answer):
+    assert check_fit(model=MODEL, quantization="as published", settings="auto").needs == (
+        answer.needs
+    )
+
+
 def test_the_needs_shrink_with_the_format(answer):
     by_name = {need.name: need for need in answer.needs}
     assert next(iter(by_name)) == "bf16"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 from fitgauge.catalog.format_names import take_formats
+from fitgauge.catalog.variants import file_type
 from fitgauge.engine.quantization.formats import GGUF_BLOCKS, GGUF_FILE_BITS
 from fitgauge.engine.quantization.gguf_types import DEFAULT_BLOCKS
 from fitgauge.services.ask.pieces import Piece
@@ -13,11 +14,6 @@ FORMAT = re.compile(
     r"(?:w\d{1,2}a\d{1,2}|i?q\d(?:[_k][a-z0-9_]*|[a-z]{1,3})?|awq|gptq|exl[23]|eetq|hqq|aqlm|spqr|vptq"
     r"|(?:bf|fp|int|nf|nvfp|mxfp|float)\d{1,2}(?:_e\dm\d)?|bfloat16|bnb|bitsandbytes(?:config)?|[48]-?bits?|\d(?:\.\d{1,2})?bpw)"
 )
-MIXED = re.compile(r"_k_xl(?![a-z0-9])")
-"""Unsloth's own mixtures of types ("UD-Q4_K_XL"), which are about as large as the usual file."""
-
-_WITHOUT_MIX = {"q2": "_k", "q6": "_k", "q8": "_0"}
-"""The usual file of those of whose bits there is one."""
 _LOADED_AS = {"fp4": "nvfp4"}
 """What a format is as it is served: vLLM and SGLang read no other FP4 of so short a name."""
 
@@ -53,7 +49,7 @@ def _ggml_at(scan: Scan, piece: Piece) -> tuple[str, int] | None:
     name = "_".join(part for part in (glued or match).groups() if part)
     if "_" not in name:
         name = take_formats(name)[1] or name
-    return MIXED.sub(lambda _: _WITHOUT_MIX.get(name[:2], "_k_m"), name), piece.start + match.end()
+    return (file_type(name) or name).lower(), piece.start + match.end()
 
 
 def read_format_of(scan: Scan, piece: Piece) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from fitgauge.catalog.other_engines import OtherEngine, other_engine
+from fitgauge.catalog.variants import file_type
 from fitgauge.engine.model.dtypes import dtype
 from fitgauge.engine.quantization.requested import canonical_name, names_bitsandbytes
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
@@ -37,6 +38,7 @@ AS_PUBLISHED = "as published"
 """The name of the number format of a repository's own weights."""
 
 _PUBLISHED = ("aspublished", "published", "auto", "default", "null")
+_GGUF_LABEL = re.compile(r"^UD-|_K_X?L$|\.gguf$", re.IGNORECASE)
 _MOST_FORMATS = 16
 _CACHE_DTYPES = {"fp8": "F8_E4M3", "fp8_e4m3": "F8_E4M3", "fp8_e5m2": "F8_E5M2", "int8": "I8"}
 
@@ -88,8 +90,11 @@ def split_list(sent: str | Sequence[str] | None) -> list[str]:
 
 
 def quantization(text: str | None) -> str | None:
-    """Return the requested number format of the weights, as written; None for the published one."""
-    return None if text is None or re.sub(r"[^a-z]", "", text.lower()) in _PUBLISHED else text
+    """Return the requested number format of the weights, as written but for a GGUF file's label
+    ("UD-Q4_K_XL"), which is its type; None for the published one."""
+    if text is None or re.sub(r"[^a-z]", "", text.lower()) in _PUBLISHED:
+        return None
+    return (file_type(text) if _GGUF_LABEL.search(text) else None) or text
 
 
 def engine_format(quantization: str | None, engine: EngineName) -> str | None:

@@ -46,7 +46,13 @@ def test_serving_is_answered_with_the_figures_of_check_fit(call, check_fit, mode
 
 
 @pytest.mark.parametrize(
-    "named", [{"method": "QLoRA"}, {"use_case": "Fine-tuning"}, {"trainer": "Unsloth"}]
+    "named",
+    [
+        {"method": "QLoRA"},
+        {"use_case": "Fine-tuning"},
+        {"task": "fine-tune with LoRA"},
+        {"trainer": "Unsloth"},
+    ],
 )
 def test_a_training_that_is_asked_of_check_fit_is_answered_as_one(call, named):
     question = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090"}

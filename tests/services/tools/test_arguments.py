@@ -71,6 +71,19 @@ def more(tool, **sent):
         ({"options": "ngl=20, n_cpu_moe=8"}, {"n_gpu_layers": 20, "n_cpu_moe": 8}),
         ({"rope_scaling": {"factor": 4}}, {"rope_scaling_factor": 4.0}),
         ({"concurrency": "max"}, {}),
+        (
+            {"speculative_config": {"model": "0.6b", "num_speculative_tokens": 3}},
+            {"draft_model": "0.6b", "speculative_tokens": 3},
+        ),
+        ({"cpu_offload_kv_gb": "64 GB"}, {"kv_offload_gib": 64.0}),
+        ({"cpu_offload_draft_gb": 64}, {}),
+        ({"system_ram_gb": 64}, {"host_memory_gib": 64.0}),
+        ({"adapters": 3}, {"lora_slots": 3}),
+        ({"options": "tp=2", "tensor_parallel": 4}, {"tensor_parallel": 2}),
+        (
+            {"input_tokens": "4k", "output_tokens": 500},
+            {"prompt_tokens": 4000, "output_tokens": 500, "context_length": 4500},
+        ),
         ({"gpus_per_node": "8", "nodes": 2}, {"gpu_count": 16}),
         ({"nodes": 2, "gpu_count": 16}, {"gpu_count": 16}),
         ({"options": {"OLLAMA_CONTEXT_LENGTH": 4096}}, {"context_length": 4096}),
@@ -102,6 +115,17 @@ def test_a_serving_call_is_understood(sent, expected):
         ({"options": "precision=bf16"}, {"precision": "bf16"}),
         ({"use_liger_kernel": True}, {"kernels": "liger"}),
         ({"fsdp": True}, {"framework": "fsdp"}),
+        ({"fsdp": "full_shard auto_wrap"}, {"framework": "fsdp"}),
+        ({"tokens": "20B", "seq_len": 4096}, {"token_budget": 2e10, "sequence_length": 4096}),
+        (
+            {
+                "deepspeed_config": {
+                    "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}
+                }
+            },
+            {"framework": "deepspeed", "zero_stage": 3, "offload": "optimizer"},
+        ),
+        ({"lora_config": {"r": 32, "lora_alpha": 64}}, {"lora_rank": 32}),
         (
             {"options": "target_modules=q_proj,v_proj, flash_attention_2"},
             {"lora_targets": "q_proj,v_proj", "attention": "flash"},
@@ -120,6 +144,38 @@ def test_an_alias_means_a_parameter_of_the_face_first():
     }  # fmt: skip
     got = fields("recommend_gpus", model="7b", budget="$3", use_case="Fine-tuning")
     assert got == {"model": "7b", "max_usd_per_hour": 3.0, "task": "training"}
+    got = fields("recommend_gpus", model="7b", prompt_tokens=2000, output_tokens=300)
+    assert got == {"model": "7b", "prompt_tokens": 2000, "context_length": 2300}
+
+
+@pytest.mark.parametrize(
+    ("task", "meant"),
+    [
+        ("fine-tune with QLoRA", {"task": "training", "method": "qlora"}),
+        ("LoRA", {"task": "training", "method": "lora"}),
+        ("coding assistant", {"task": "serving"}),
+    ],
+)
+def test_a_task_is_read_in_words(task, meant):
+    assert fields("recommend_gpus", model="7b", task=task) == {"model": "7b"} | meant
+    with pytest.raises(InvalidRequestError):
+        fields("recommend_gpus", model="7b", task="training or serving")
+
+
+def test_what_trains_is_no_engine_of_a_log():
+    read = parse(TOOLS["explain_log"], {"log": "CUDA out of memory.", "framework": "unsloth"})
+    assert (set(read.fields), len(read.notes)) == ({"log"}, 1)
+
+
+def test_a_rate_is_answered_with_what_to_send():
+    (note,) = parse(TOOLS["recommend_gpus"], {"model": "7b", "rps": 5}).notes
+    assert "concurrency" in note
+
+
+def test_engines_of_a_table_lose_their_releases():
+    read = parse(TOOLS["compare_fit"], {**SERVING, "engines": ["vllm 0.9.2", "sglang==0.5.3"]})
+    assert read.fields["engines"] == "vllm, sglang"
+    assert any("newest" in note for note in read.notes)
 
 
 def test_the_memory_of_a_gpu_belongs_to_its_name():

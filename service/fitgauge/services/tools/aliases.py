@@ -16,6 +16,9 @@ NODES = "nodes"
 GPUS_PER_NODE = "gpus per node"
 """No fields: machines, and the GPUs of one of them, which make the number of GPUs."""
 
+ANSWER = "output_tokens"
+"""A field of a fit; elsewhere what a context holds besides its prompt."""
+
 _TOKENS = ("context_length", "sequence_length", "context_lengths")
 _REQUESTS = ("micro_batch_size", "concurrency", "concurrencies")
 _FORMAT = ("quantization", "quantizations")
@@ -103,16 +106,19 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ("cpu_offload_gib",): "cpu_offload_gb cpu_offload",
     ("n_gpu_layers",): "ngl gpu_layers num_gpu_layers",
     ("n_cpu_moe",): "ncmoe cpu_moe_layers",
-    ("kv_offload_gib",): "kv_offload kv_offload_gb kv_cache_offload hicache_size",
+    ("kv_offload_gib",): (
+        "kv_offload kv_offload_gb kv_cache_offload kv_cache_offload_gb kv_offloading_size "
+        "cpu_offload_kv cpu_offload_kv_gb kv_cpu_offload_gb hicache_size"
+    ),
     ("disaggregation",): "disaggregation_mode role serving_role pd_role",
     ("host_memory_gib",): "host_memory_gb host_ram ram ram_gb system_ram system_memory cpu_memory",
     ("kv_cache_memory_gib",): "kv_cache_memory kv_cache_gib",
     ("draft_model",): "speculative_model draft",
     ("speculative_tokens",): "num_speculative_tokens",
-    ("lora_slots",): "max_loras",
+    ("lora_slots",): "max_loras num_loras loras lora_count adapters num_adapters lora_adapters",
     ("engine_version",): "vllm_version version",
     ("prompt_tokens",): "input_tokens input_len isl prompt_len",
-    ("output_tokens",): "output_len output_length osl completion_tokens",
+    (ANSWER,): "output_tokens output_len output_length osl completion_tokens",
     ("prefix_cache_hit_rate",): "cache_hit_rate prefix_hit_rate hit_rate cache_hit",
     ("min_tokens_per_second_per_request",): (
         "min_tokens_per_second_per_user tokens_per_second_per_user "
@@ -214,10 +220,12 @@ _WORDS: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
     "kernels": {"true yes on 1": {"kernels": "liger"}, "false no off 0": {"kernels": "none"}},
     "task": {
         "generate inference infer serve deploy deployment hosting host chat run generation"
-        " production": {"task": "serving"},
-        "train finetune finetuning finetuned tuning lora qlora sft rl rlhf grpo pretraining": {
+        " production coding code rag agent agents assistant chatbot": {"task": "serving"},
+        "train finetune finetuning finetuned tuning sft rl rlhf grpo pretraining": {
             "task": "training"
         },
+        "lora": {"task": "training", "method": "lora"},
+        "qlora": {"task": "training", "method": "qlora"},
         "embedding embeddings embed rerank reranking": {"task": "encode"},
     },
     "objective": {
@@ -277,8 +285,9 @@ _WITHOUT_EFFECT = """
     lr_scheduler_type warmup_steps warmup_ratio weight_decay num_epochs epochs num_train_epochs
     max_steps dataset dataset_name dataset_size output_dir save_steps logging_steps lora_alpha
     lora_dropout alpha dropout token user format_output response_format stream language units
-    explain explanation reasoning thought prefix_caching detail limit os operating_system cpu
-    cpu_cores packing shuffle region currency name_of_user notes note comment description
+    explain explanation reasoning thought prefix_caching lora_modules detail limit os
+    operating_system cpu cpu_cores packing shuffle region currency name_of_user notes
+    note comment description
 """
 """Arguments that do not change an answer: they are accepted, and reported as ignored."""
 
@@ -309,7 +318,13 @@ VALUES: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
 SWITCHES: Mapping[str, Mapping[str, Value]] = {plain(name): row for name, row in _FLAGS.items()}
 """Fields by switch."""
 
-WITHOUT_EFFECT = frozenset(map(plain, _WITHOUT_EFFECT.split())).union(
+INSTEAD: Mapping[str, str] = dict.fromkeys(
+    map(plain, ["requests_per_second", "request_rate", "rps", "qps", "queries_per_second"]),
+    "send concurrency, the requests at once",
+)
+"""What to send instead of arguments that no field takes."""
+
+WITHOUT_EFFECT = frozenset((*map(plain, _WITHOUT_EFFECT.split()), *INSTEAD)).union(
     plain(flag)
     for engine in ENGINES.values()
     if engine.container_start is not None

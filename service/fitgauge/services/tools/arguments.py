@@ -8,46 +8,21 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 from msgspec import Struct
-from rapidfuzz import fuzz, process
 
-from fitgauge.engine.serving.registry import ENGINES, engine_named
 from fitgauge.engine.training.workload import Method
 from fitgauge.errors import InvalidRequestError
 from fitgauge.refused_values import in_words
-from fitgauge.services.ask.commands import pasted_command
-from fitgauge.services.tools.aliases import (
-    FIELDS,
-    GPU_LAYERS,
-    GPU_LAYERS_FIELD,
-    GPU_MEMORY,
-    GPUS_PER_NODE,
-    NODES,
-    OLLAMA_GPU_LAYERS,
-    SWITCHES,
-    THE_MOST,
-    VALUES,
-    WITHIN,
-    WITHOUT_EFFECT,
-    Value,
-    plain,
-)
-from fitgauge.services.tools.faces import OPTIONS, Tool, option_keys
+from fitgauge.services.recommend.schemas import RecommendRequest
+from fitgauge.services.tools.aliases import FIELDS, VALUES, plain
+from fitgauge.services.tools.faces import OPTIONS, Tool
 from fitgauge.services.tools.pairs import pairs
-from fitgauge.services.tools.values import Field, fields_of, is_not_set, read, whole_number
+from fitgauge.services.tools.reader import Reader, shown
+from fitgauge.services.tools.values import fields_of, read
 from fitgauge.services.training_fit.launchers.registry import tools_by_word
 
-_SPELLING = 86
-"""Similarity in percent from which a misspelt name is read as the nearest one."""
-
-_COMMAND = "command"
+_TASK = fields_of(RecommendRequest)["task"]
 _MOST = 60
 """Arguments of a call."""
-
-_ALL_LAYERS = re.compile(r"-\d+|999?|all|auto|max")
-_OF_MACHINES = (NODES, GPUS_PER_NODE)
-_LIMITED = ("concurrency", "context_length", "sequence_length", "micro_batch_size")
-_SIXTEEN_BIT = frozenset(("bf16", "bfloat16", "fp16", "float16", "half", "16", "16bit"))
-_COMPUTE_DTYPES = frozenset(map(plain, ("dtype", "torch_dtype")))
 
 
 class Arguments(NamedTuple):
@@ -63,249 +38,6 @@ class Arguments(NamedTuple):
     """The text of `options`, read: each key the field's own name."""
 
 
-class _Reader:
-    """Collects the fields of one call."""
-
-    def __init__(self, tool: Tool) -> None:
-        self._tool = tool
-        self._accepted = fields_of(tool.request)
-        self._face = {parameter.name for parameter in tool.parameters}
-        self.fields: dict[str, Any] = {}
-        self.notes: list[str] = []
-        self.options: dict[str, Any] = {}
-        """Fields set by `options`."""
-        self._memory: str | None = None
-        self._machines: dict[str, int] = {}
-        """GPUS_PER_NODE and NODES."""
-
-    def take(self, sent: Mapping[str, Any]) -> None:
-        """Read arguments of the face, exact names before aliases."""
-        commands = [key for key in sent if self._is_command(key)]
-        for key in sorted(sent, key=lambda key: key not in self._accepted):
-            if key not in commands and not self._take(key, sent[key]):
-                self.notes.append(f"ignored {key[:40]}: no such parameter")
-
-        for key in commands:
-            self._take_command(key, str(sent[key]))
-
-    def _is_command(self, key: str) -> bool:
-        """Return whether an argument is a launch command that no field of the request takes."""
-        word = plain(key)
-        names = (word, *FIELDS.get(word, ()))
-        return _COMMAND in names and self._accepted.keys().isdisjoint(names)
-
-    def _take_command(self, key: str, text: str) -> None:
-        """Read what a launch command sets and no argument does."""
-        pasted = pasted_command(text)
-        if pasted is None:
-            self.notes.append(f"ignored {key[:40]}: no command of a model server")
-            return
-        set_by_it = {
-            name: value
-            for name, value in pasted.fields.items()
-            if name in self._accepted and name not in self.fields
-        }
-        self.fields |= set_by_it
-        read_of_it = ", ".join(f"{name}={_shown(value)}" for name, value in set_by_it.items())
-        self.notes += [f"{key[:40]}: {read_of_it}", *pasted.notes]
-        if pasted.takes_whole_context and "context_length" not in self.fields:
-            self.notes.append(
-                f"{key[:40]} sets no context: it starts with the model's maximum; send that as"
-                " context_length to judge it so"
-            )
-
-    def is_name(self, text: str, after: str = "") -> bool:
-        """Return whether a text is the name of an argument. after: the argument whose value it
-        follows; the words of a list are values, also where they are switches ("awq, fp8")."""
-        word = plain(text)
-        if word in SWITCHES:
-            fields = FIELDS.get(plain(after), [after])
-            return not any(self._takes_several(name) for name in fields)
-        return word in map(plain, self._accepted) or word in FIELDS
-
-    def _takes_several(self, name: str) -> bool:
-        field = self._accepted.get(name)
-        return field is not None and field.kind in ("texts", "integers")
-
-    def take_options(self, sent: Mapping[str, Any]) -> None:
-        """Read `options`. Raises InvalidRequestError for an unknown key, with the keys."""
-        before = dict(self.fields)
-        in_order = sorted(sent, key=lambda key: plain(key) in SWITCHES)
-        unknown = [key for key in in_order if not self._take(key, sent[key])]
-        self.options = {name: value for name, value in self.fields.items() if name not in before}
-        if unknown:
-            keys = option_keys(self._tool)
-            rest = ", ".join(
-                f"{key}={_shown(value)}" for key, value in sent.items() if key not in unknown
-            )
-            raise InvalidRequestError(
-                f"Unknown option {unknown[0][:40]!r}. Options: {', '.join(keys)}.",
-                hint="Send one of them, or leave it out.",
-                field=OPTIONS,
-                code="unknown-value",
-                send={OPTIONS: rest or None},
-            )
-
-    def _take(self, key: str, value: Any) -> bool:  # noqa: ANN401 - JSON is any
-        """Read one argument. Returns False where its name means nothing."""
-        word = plain(key)
-        if isinstance(value, Mapping) and (inner := self._within(key, value)):
-            self.take(inner)
-            return True
-        if key not in self._accepted and word in SWITCHES and _is_switch(value):
-            self._switch(key, SWITCHES[word], value)
-            return True
-        if word in GPU_LAYERS or (word == OLLAMA_GPU_LAYERS and self._reads_gguf()):
-            self._take_layers(key, value)
-            return True
-        name = self._field_named(key)
-        if name is None:
-            if word in WITHOUT_EFFECT or word in FIELDS or word in SWITCHES:
-                if not isinstance(value, str | None) or value:
-                    self.notes.append(f"ignored {key[:40]}: no effect here")
-                return True
-            return False
-        if name == GPU_MEMORY:
-            self._memory = str(value)
-            return True
-        if name in _OF_MACHINES:
-            self._machines[name] = whole_number(Field(name, "integer"), value)
-            return True
-        field = self._accepted[name]
-        if is_not_set(field, value):
-            return True
-        if name in _LIMITED and str(value).strip().lower() in THE_MOST:
-            self.notes.append(f"{name} {_shown(value)}: see the limits of the answer")
-            return True
-        if word in _COMPUTE_DTYPES and "quantization" in name and _is_sixteen_bit(value):
-            self.notes.append(f"{key} {value}: the weights as published")
-            return True
-        self._set(key, field, value)
-        return True
-
-    def _take_layers(self, key: str, value: Any) -> None:  # noqa: ANN401 - JSON is any
-        """Read how many layers lie on the GPUs; all where the number is negative or very large."""
-        field = self._accepted.get(GPU_LAYERS_FIELD)
-        if field is None:
-            self.notes.append(f"ignored {key}={_shown(value)}: judged with all layers on GPUs")
-        elif not _ALL_LAYERS.fullmatch(str(value).strip().lower()):
-            self._set(key, field, value)
-
-    def _within(self, key: str, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments in an object, where its keys name any: {"name": .., "count": ..} of
-        a GPU."""
-        if (field := self._accepted.get(key)) is not None and field.kind == "counts":
-            return {}
-        whole = {inner: f"{key}_{inner}" for inner in value}
-        named = {inner: name if self.is_name(name) else inner for inner, name in whole.items()}
-        if not any(map(self.is_name, named.values())):
-            return {}
-        return {
-            name if self.is_name(name) else whole[inner]: value[inner]
-            for inner, name in named.items()
-        }
-
-    def _reads_gguf(self) -> bool:
-        """Return whether the engine is of llama.cpp: by its name, else by a model's tag."""
-        sent = str(self.fields.get("engine", ""))
-        name = engine_named(re.sub(r"[^a-z0-9]", "", sent.lower()))
-        return ENGINES[name].reads_gguf if name else ":" in str(self.fields.get("model", ""))
-
-    def _field_named(self, key: str) -> str | None:
-        """Return the field that a name means: exactly, by an alias, or nearly."""
-        word = plain(key)
-        by_word = {plain(name): name for name in self._accepted}
-        if word in by_word:
-            return by_word[word]
-        if (name := self._by_alias(word)) is not None:
-            return name
-        if word in WITHOUT_EFFECT or word in FIELDS or word in SWITCHES:
-            return None
-        for engine in ENGINES:  # variables: OLLAMA_CONTEXT_LENGTH
-            if (name := self._by_alias(word.removeprefix(plain(engine)))) is not None:
-                return name
-        near = process.extractOne(
-            word, [*by_word, *FIELDS], scorer=fuzz.ratio, score_cutoff=_SPELLING
-        )
-        if near is None:
-            return None
-        name = by_word.get(near[0]) or self._by_alias(near[0])
-        if name is not None:
-            self.notes.append(f"{key[:40]} read as {name}")
-        return name
-
-    def _by_alias(self, word: str) -> str | None:
-        """Return the field of an alias: one of the face before others."""
-        besides = {GPU_MEMORY, *(_OF_MACHINES if "gpu_count" in self._accepted else ())}
-        targets = [name for name in FIELDS.get(word, ()) if name in {*self._accepted, *besides}]
-        if GPU_MEMORY in targets:
-            return GPU_MEMORY if "gpu" in targets else None
-        if targets and targets[0] in _OF_MACHINES:
-            return targets[0]
-        on_face = [name for name in targets if name in self._face]
-        return next(iter(on_face or targets), None)
-
-    def _switch(self, key: str, meant: Mapping[str, Value], value: object) -> None:
-        """Set the fields that a true switch stands for, where nothing else sets them."""
-        if str(value).strip().lower() in ("false", "no", "off", "0"):
-            return
-        candidates = [name for name in meant if name in self._accepted]
-        name = next(iter([name for name in candidates if name in self._face] or candidates), None)
-        if name is None:
-            self.notes.append(f"ignored {key}: no effect here")
-            return
-        if isinstance(meant[name], int) and name in self.fields:
-            return  # a number that is sent says more than the switch
-        if meant[name] == "qlora" and plain(str(self.fields.get(name))) == "lora":
-            del self.fields[name]  # LoRA over a base in 4 bit
-        self._put(key, name, meant[name])
-
-    def _set(self, key: str, field: Field, value: object) -> None:
-        """Read the value of a field, and what it holds besides."""
-        text, besides = value, dict[str, str]()
-        if isinstance(value, str):
-            text, besides = _split(field.name, value, self._accepted)
-        for name, inner in besides.items():
-            self._put(key, name, read(self._accepted[name], inner)[name])
-        if besides and not text:
-            return
-        for name, one in read(field, text).items():
-            if name not in self._accepted:
-                self.notes.append(f"ignored {name} {one}: no effect here")
-            elif self._is_default(name, one):
-                continue
-            else:
-                self._put(key, name, one)
-
-    def _is_default(self, name: str, value: object) -> bool:
-        """Return whether a word stands for what is done anyway: `task` where all are served."""
-        choices = self._accepted[name].choices
-        return name == "task" and value == "serving" and bool(choices) and value not in choices
-
-    def _put(self, key: str, name: str, value: Any) -> None:  # noqa: ANN401 - JSON is any
-        if name in self.fields and self.fields[name] != value:
-            if name == "gpu_count" and isinstance(value, int):
-                value = max(value, self.fields[name])
-                self.notes.append(f"gpu_count {value}: the larger of two")
-            else:
-                self.notes.append(f"ignored {key}={_shown(value)}: {name} is {self.fields[name]}")
-                return
-        self.fields[name] = value
-
-    def finish(self) -> None:
-        """Join the memory of a GPU with its name, and count the GPUs of several machines."""
-        nodes, each = self._machines.get(NODES, 1), self._machines.get(GPUS_PER_NODE)
-        if each is not None:
-            self.fields.setdefault("gpu_count", nodes * each)
-        elif nodes > 1 and "gpu_count" not in self.fields and "gpu" in self.fields:
-            self.fields["gpu"] = f"{nodes}x {self.fields['gpu']}"
-        if self._memory is not None and "gpu" in self._accepted:
-            memory = re.sub(r"^(\d+(?:\.\d+)?)$", r"\1GB", self._memory.strip())
-            name = self.fields.get("gpu", "")
-            if not re.search(r"\d\s*g(i?b)?\b", name, re.IGNORECASE):
-                self.fields["gpu"] = f"{name} {memory}".strip()
-
-
 def parse(tool: Tool, sent: Mapping[str, Any]) -> Arguments:
     """Return the request that arguments make. Raises InvalidRequestError for an unknown option, a
     value that cannot be read, and one that is out of bounds."""
@@ -315,11 +47,13 @@ def parse(tool: Tool, sent: Mapping[str, Any]) -> Arguments:
             hint=f"Send at most {_MOST}.",
             code="invalid-value",
         )
-    reader = _Reader(tool)
+    reader = Reader(tool)
     options = sent.get(OPTIONS)
-    reader.take({key: value for key, value in sent.items() if key != OPTIONS})
+    face = {parameter.name for parameter in tool.parameters}
+    reader.take({key: value for key, value in sent.items() if key in face})
     if options is not None:
         reader.take_options(dict(pairs(options, reader.is_name)))
+    reader.take({key: value for key, value in sent.items() if key not in {*face, OPTIONS}})
     reader.finish()
     missing = [name for name in tool.required if name not in reader.fields]
     if missing:
@@ -330,8 +64,8 @@ def parse(tool: Tool, sent: Mapping[str, Any]) -> Arguments:
             code="missing-field",
             send={name: tool.example[name] for name in missing if name in tool.example},
         )
-    shown = ", ".join(f"{name}={_shown(value)}" for name, value in reader.options.items())
-    return Arguments(_request(tool, reader.fields), reader.fields, reader.notes, shown)
+    pairs_read = ", ".join(f"{name}={shown(value)}" for name, value in reader.options.items())
+    return Arguments(_request(tool, reader.fields), reader.fields, reader.notes, pairs_read)
 
 
 def training_named(tool: Tool, sent: Mapping[str, Any]) -> str | None:
@@ -341,13 +75,15 @@ def training_named(tool: Tool, sent: Mapping[str, Any]) -> str | None:
         names, word = FIELDS.get(plain(key), [plain(key)]), plain(str(value))
         if not accepted.keys().isdisjoint((key, *names)):
             continue
-        meant = VALUES.get(names[0], {}).get(word, {names[0]: word})
+        meant: Mapping[str, object] = VALUES.get(names[0], {}).get(word, {names[0]: word})
+        if names[0] == _TASK.name:
+            meant = read(_TASK, value)
         if (
             meant.get("task") == "training"
             or meant.get("method") in get_args(Method)
             or (names[0] == "trainer" and word in tools_by_word())
         ):
-            return f"{key}={_shown(value)}"
+            return f"{key}={shown(value)}"
     return None
 
 
@@ -371,30 +107,3 @@ def _request(tool: Tool, fields: dict[str, Any]) -> Struct:
             field=name,
             code="invalid-value" if name in fields else "missing-field",
         ) from None
-
-
-def _is_switch(value: object) -> bool:
-    words = ("true", "false", "yes", "no", "on", "off", "0", "1", "")
-    return isinstance(value, bool) or str(value).strip().lower() in words
-
-
-def _is_sixteen_bit(value: object) -> bool:
-    return plain(str(value)) in _SIXTEEN_BIT
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)[:60]
-
-
-def _split(name: str, text: str, accepted: Mapping[str, Field]) -> tuple[str, dict[str, str]]:
-    """Return a value without what it holds of other fields, and that by field: "vLLM 0.8"."""
-    besides: dict[str, str] = {}
-    for names, pattern, target in WITHIN:
-        if name not in names or target not in accepted or target == name:
-            continue
-        match = re.search(pattern, text, re.IGNORECASE)
-        if match:
-            besides[target] = match["value"].lower()
-            text = f"{text[: match.start()]} {text[match.end() :]}"
-            text = re.sub(r"^\W*(?:with|and|using|in)?\b\W*|\W*(?:with|and|using)?\W*$", "", text)
-    return text.strip(), besides

@@ -42,8 +42,8 @@ def explain(
         for name, value in (getattr(reason, "send", None) or {}).items()
     }
     others = list(reason.matches)
-    if not send and field is not None and field not in _NAMES and others:
-        send, others = {field: others[0]}, others[1:]
+    if not send and reason.field and field not in _NAMES and others:
+        send, others = {reason.field: others[0]}, others[1:]
     if (
         not send
         and field in sent
@@ -56,8 +56,8 @@ def explain(
     answer = ToolError(error=text[:_LONGEST], code=reason.code)
     if send:
         answer.send = to_arguments(tool, send, options)
-    if others:
-        answer.alternatives = [name for name in others if name not in send.values()][:_ALTERNATIVES]
+    if alternatives := [name for name in others if name not in send.values()]:
+        answer.alternatives = alternatives[:_ALTERNATIVES]
     return answer
 
 

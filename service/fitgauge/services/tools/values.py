@@ -39,6 +39,9 @@ _GIB = {"m": 1 / 1024, "g": 1.0, "t": 1024.0}
 _POWERS = {"k": 1, "thousand": 1, "m": 2, "million": 2, "g": 3, "b": 3, "billion": 3, "t": 4}
 
 
+Read = Value | list[Value] | dict[str, int]
+
+
 class Field(NamedTuple):
     """A field of a request, as a value is read for it."""
 
@@ -131,7 +134,7 @@ _NEVER_ONE = ("context_length", "sequence_length")
 """Fields that such hosts fill with their minimum, which no caller means."""
 
 
-def read(field: Field, value: object) -> dict[str, Value | list[Value] | dict[str, int]]:
+def read(field: Field, value: object) -> dict[str, Read]:
     """Return the fields that a value sets: mostly the field alone. Raises InvalidRequestError for a
     number that cannot be read."""
     if isinstance(value, list):
@@ -155,7 +158,7 @@ def read(field: Field, value: object) -> dict[str, Value | list[Value] | dict[st
             numbers = _numbers(field, _text(value))
             return {field.name: [_whole(field, value, number) for number in numbers]}
         case "choice":
-            return {field.name: _choice(field, word, _text(value))}
+            return _choice(field, word, _text(value))
     if field.kind == "texts":
         return {field.name: _BETWEEN.sub(", ", _text(value))}
     return {field.name: _name(field, value)}
@@ -200,10 +203,17 @@ def _boolean(field: Field, value: object) -> bool:
     )
 
 
-def _choice(field: Field, word: str, text: str) -> str:
-    """Return the choice that a word means, else the text, which the service refuses."""
-    by_word = {plain(choice): choice for choice in field.choices}
-    return by_word.get(word, text)
+def _choice(field: Field, word: str, text: str) -> dict[str, Read]:
+    """Return the choice that a word means, or the one that the words of a text do; else the text,
+    which the service refuses."""
+    meant: dict[str, Mapping[str, Value]] = {
+        plain(choice): {field.name: choice} for choice in field.choices
+    } | dict(VALUES.get(field.name, {}))
+    words = [word, *map(plain, re.split(r"[^\w-]+", text))]
+    said = [meant[one] for one in words if one in meant]
+    if word in meant or len({one.get(field.name) for one in said}) == 1:
+        return {name: value for one in reversed(said) for name, value in one.items()}
+    return {field.name: text}
 
 
 def whole_number(field: Field, value: object) -> int:

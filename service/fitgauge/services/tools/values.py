@@ -210,9 +210,9 @@ def _choice(field: Field, word: str, text: str) -> dict[str, Read]:
         plain(choice): {field.name: choice} for choice in field.choices
     } | dict(VALUES.get(field.name, {}))
     words = [word, *map(plain, re.split(r"[^\w-]+", text))]
-    said = [meant[one] for one in words if one in meant]
-    if word in meant or len({one.get(field.name) for one in said}) == 1:
-        return {name: value for one in reversed(said) for name, value in one.items()}
+    named = [meant[one] for one in words if one in meant]
+    if word in meant or len({one.get(field.name) for one in named}) == 1:
+        return {name: value for one in reversed(named) for name, value in one.items()}
     return {field.name: text}
 
 

@@ -49,8 +49,9 @@ def test_three_to_five_options_are_sold_priced_and_start_as_printed(
         assert {one.setting: one.value for one in again.chosen} == option.chosen
 
 
-def test_each_role_is_taken_by_the_best_of_the_options(recommend):
-    options = recommend().options
+@pytest.mark.parametrize("asked", [{}, {"gpus": "A100 40GB", "concurrency": 8}])
+def test_each_role_is_taken_by_the_best_of_the_options(recommend, asked):
+    options = recommend(**asked).options
     by_role = {role: option for option in options for role in option.roles}
     assert {"fewest_gpus", "cheapest", "fastest", "headroom", "as_published"} <= set(by_role)
     assert by_role["fewest_gpus"].gpu.count == min(option.gpu.count for option in options)

@@ -234,3 +234,20 @@ def test_a_repository_of_gguf_files_is_served_by_an_engine_that_reads_them(call)
     short = call("check_fit", model="Qwen/Qwen3-32B-GGUF:Q4_K_M", gpu="RTX 4090")
     assert (short["verdict"], short["engine"]) == ("fits", "llama.cpp")
     assert short["quantization"] == "q4_k_m"
+
+
+@pytest.mark.parametrize(
+    ("tool", "sent"),
+    [
+        ("recommend_gpus", {"model": "Qwen/Qwen3-32B", "budget": "$0.01"}),
+        ("check_fit", {"model": "Qwen/Qwen3-8B", "hardware": "abacus"}),
+        (
+            "check_training_fit",
+            {"model": "7b", "gpu": "8x H100", "method": "ppo", "reward_model": "of equal size"},
+        ),
+    ],
+)
+def test_an_error_is_mended_by_its_arguments_whatever_the_name_that_was_sent(call, tool, sent):
+    with pytest.raises(ToolCallError) as raised:
+        call(tool, **sent)
+    assert call(tool, **{**sent, **raised.value.answer.send})["answer"]

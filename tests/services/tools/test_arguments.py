@@ -79,6 +79,8 @@ def more(tool, **sent):
         ({"cpu_offload_draft_gb": 64}, {}),
         ({"system_ram_gb": 64}, {"host_memory_gib": 64.0}),
         ({"adapters": 3}, {"lora_slots": 3}),
+        ({"lora_adapters": ["sql", "chat"]}, {"lora_slots": 2}),
+        ({"context_length": 4096, "max_model_len": "8k-32k"}, {"context_length": 4096}),
         ({"options": "tp=2", "tensor_parallel": 4}, {"tensor_parallel": 2}),
         (
             {"input_tokens": "4k", "output_tokens": 500},
@@ -125,6 +127,7 @@ def test_a_serving_call_is_understood(sent, expected):
             },
             {"framework": "deepspeed", "zero_stage": 3, "offload": "optimizer"},
         ),
+        ({"freeze_vision_tower": True}, {"train_vision_tower": False}),
         ({"lora_config": {"r": 32, "lora_alpha": 64}}, {"lora_rank": 32}),
         (
             {"options": "target_modules=q_proj,v_proj, flash_attention_2"},
@@ -153,6 +156,8 @@ def test_an_alias_means_a_parameter_of_the_face_first():
     [
         ("fine-tune with QLoRA", {"task": "training", "method": "qlora"}),
         ("LoRA", {"task": "training", "method": "lora"}),
+        ("full fine-tuning", {"task": "training", "method": "full"}),
+        ("embeddings", {}),
         ("coding assistant", {"task": "serving"}),
     ],
 )
@@ -165,6 +170,21 @@ def test_a_task_is_read_in_words(task, meant):
 def test_what_trains_is_no_engine_of_a_log():
     read = parse(TOOLS["explain_log"], {"log": "CUDA out of memory.", "framework": "unsloth"})
     assert (set(read.fields), len(read.notes)) == ({"log"}, 1)
+
+
+def test_a_model_may_be_the_command_that_starts_it():
+    assert fields("check_fit", model="ollama run qwen3:30b") == {
+        "model": "qwen3:30b", "engine": "ollama"
+    }  # fmt: skip
+    assert fields("check_fit", model="vllm serve Qwen/Qwen3-8B --max-model-len 4096") == {
+        "model": "Qwen/Qwen3-8B", "engine": "vllm", "context_length": 4096
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value"), [("ttft_ms", 500), ("ttft", "500ms"), ("ttft", 0.5)])
+def test_a_time_is_in_the_unit_of_its_name(key, value):
+    got = fields("recommend_gpus", model="7b", **{key: value})
+    assert got["max_seconds_to_first_token"] == 0.5
 
 
 def test_a_rate_is_answered_with_what_to_send():

@@ -20,7 +20,8 @@ HEADROOM = 0.25
 """Share of the budget that an option with headroom leaves free."""
 
 WIDEST = 2
-"""Times the fewest GPUs that the fastest option takes at most: more of them are always faster."""
+"""Times the fewest GPUs that the fastest option takes at most, but for options that are shown
+anyway: more of them are always faster."""
 
 ROLES: dict[Objective, Role] = {
     "fewest_cards": "fewest_gpus",
@@ -110,20 +111,23 @@ def _best(
     """Yield the best option by each role, the objective's first."""
     fewest = min(usable, key=order("fewest_cards"))
     cheapest = order("cheapest")
+    roomy = [option for option in priced if _headroom(option) >= HEADROOM]
+    published = [option for option in priced if _is_published(option.plan)]
+    if all(_is_published(option.plan) for option in usable):
+        published = []
     if objective != "fewest_cards":
         yield ROLES[objective], min(usable, key=order(objective))
     yield "fewest_gpus", fewest
     if any(0 < option.criteria[4] < inf for option in priced):
         yield "cheapest", min(priced, key=cheapest)
     narrow = _some(priced, lambda option: option.gpus <= WIDEST * fewest.gpus)
+    narrow += [min(some, key=cheapest) for some in (priced, roomy, published) if some]
     if any(option.tokens_per_second is not None for option in narrow) and objective != "fastest":
         yield "fastest", min(narrow, key=order("fastest"))
-    roomy = [option for option in priced if _headroom(option) >= HEADROOM]
     if roomy and objective != "most_headroom":
         yield "headroom", min(roomy, key=cheapest)
-    as_published = [option for option in priced if _is_published(option.plan)]
-    if as_published and not all(_is_published(option.plan) for option in usable):
-        yield "as_published", min(as_published, key=cheapest)
+    if published:
+        yield "as_published", min(published, key=cheapest)
 
 
 def _some(options: Iterable[Option], wanted: Callable[[Option], bool]) -> list[Option]:

@@ -63,7 +63,9 @@ _NAMES: Mapping[tuple[str, ...], str] = {
         "parallel num_parallel n_parallel max_concurrency max_concurrent_requests requests "
         "num_requests concurrent"
     ),
-    ("global_batch_size",): "train_batch_size total_batch_size effective_batch_size batch_size gbs",
+    (
+        "global_batch_size",
+    ): "global_batch train_batch_size total_batch_size effective_batch_size batch_size gbs",
     ("precision", *_FORMAT): "dtype torch_dtype",
     _FORMAT: (
         "quantization quantizations quant quantisation quantization_type quantization_method "
@@ -95,7 +97,10 @@ _NAMES: Mapping[tuple[str, ...], str] = {
         "mem_fraction_static gpu_mem_util memory_utilization gpu_utilization "
         "cuda_memory_fraction free_gpu_memory_fraction gpu_memory_fraction utilization"
     ),
-    _SEQS: "max_running_requests max_seqs max_batch_size",
+    _SEQS: (
+        "max_running_requests max_seqs max_batch_size max_sequences max_concurrent_sequences "
+        "max_num_sequences"
+    ),
     ("max_batched_tokens",): (
         "max_num_batched_tokens chunked_prefill_size n_ubatch ubatch_size max_num_tokens"
     ),
@@ -103,15 +108,14 @@ _NAMES: Mapping[tuple[str, ...], str] = {
         "text_only language_only text_alone no_vision disable_vision no_mmproj disable_multimodal"
     ),
     ("enforce_eager",): "eager disable_cuda_graph eager_mode",
-    ("cpu_offload_gib",): "cpu_offload_gb cpu_offload",
+    ("cpu_offload_gib",): "cpu_offload",
     ("n_gpu_layers",): "ngl gpu_layers num_gpu_layers",
     ("n_cpu_moe",): "ncmoe cpu_moe_layers",
     ("kv_offload_gib",): (
-        "kv_offload kv_offload_gb kv_cache_offload kv_cache_offload_gb kv_offloading_size "
-        "cpu_offload_kv cpu_offload_kv_gb kv_cpu_offload_gb hicache_size"
+        "kv_offload kv_cache_offload kv_offloading_size cpu_offload_kv kv_cpu_offload hicache_size"
     ),
     ("disaggregation",): "disaggregation_mode role serving_role pd_role",
-    ("host_memory_gib",): "host_memory_gb host_ram ram ram_gb system_ram system_memory cpu_memory",
+    ("host_memory_gib",): "host_memory_gb host_ram ram system_ram system_memory cpu_memory",
     ("kv_cache_memory_gib",): "kv_cache_memory kv_cache_gib",
     ("draft_model",): "speculative_model draft",
     ("speculative_tokens",): "num_speculative_tokens",
@@ -148,6 +152,8 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ("samples",): "dataset_size num_train_samples train_samples num_examples dataset_samples",
     ("epochs",): "num_epochs num_train_epochs train_epochs",
     ("token_budget",): "training_tokens train_tokens num_tokens total_tokens dataset_tokens",
+    ("images",): "num_images image_count images_per_sample images_per_sequence max_images",
+    ("image_size",): "image_resolution resolution",
     ("group_size",): "num_generations num_samples rollout_n",
     ("prompt_length",): "max_prompt_length",
     ("completion_length",): "max_completion_length max_new_tokens response_length",
@@ -224,6 +230,7 @@ _WORDS: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
         "train finetune finetuning finetuned tuning sft rl rlhf grpo pretraining": {
             "task": "training"
         },
+        "full fullfinetuning": {"task": "training", "method": "full"},
         "lora": {"task": "training", "method": "lora"},
         "qlora": {"task": "training", "method": "qlora"},
         "embedding embeddings embed rerank reranking": {"task": "encode"},
@@ -257,6 +264,8 @@ _FLAGS: Mapping[str, Mapping[str, Value]] = {
     "fsdp": {"framework": "fsdp"},
     "unsloth": {"trainer": "unsloth"},
     "use_vllm": {"rollout_engine": "vllm"},
+    "freeze_vision_tower": {"train_vision_tower": False},
+    "freeze_vit": {"train_vision_tower": False},
     "bf16": {"precision": "mixed_bf16"},
     "fp16": {"precision": "mixed_fp16"},
     "fp8": {"precision": "fp8", "quantization": "fp8"},

@@ -36,6 +36,8 @@ class Arguments(NamedTuple):
     """What was understood otherwise than written, or ignored."""
     options: str
     """The text of `options`, read: each key the field's own name."""
+    keys: dict[str, str]
+    """Names beyond the face under which fields were sent."""
 
 
 def parse(tool: Tool, sent: Mapping[str, Any]) -> Arguments:
@@ -65,7 +67,9 @@ def parse(tool: Tool, sent: Mapping[str, Any]) -> Arguments:
             send={name: tool.example[name] for name in missing if name in tool.example},
         )
     pairs_read = ", ".join(f"{name}={shown(value)}" for name, value in reader.options.items())
-    return Arguments(_request(tool, reader.fields), reader.fields, reader.notes, pairs_read)
+    return Arguments(
+        _request(tool, reader.fields), reader.fields, reader.notes, pairs_read, reader.keys
+    )
 
 
 def training_named(tool: Tool, sent: Mapping[str, Any]) -> str | None:

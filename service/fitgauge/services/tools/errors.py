@@ -1,6 +1,7 @@
 """Errors of the tools: what is wrong, and the arguments of the next call."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from fitgauge.errors import FitgaugeError, HubError, ModelError, UnknownAcceleratorError
 from fitgauge.services.tools.faces import OPTIONS, Tool
@@ -33,10 +34,15 @@ class ToolCallError(Exception):
 
 
 def explain(
-    tool: Tool, reason: FitgaugeError, sent: Mapping[str, object], options: str = ""
+    tool: Tool,
+    reason: FitgaugeError,
+    sent: Mapping[str, object],
+    options: str = "",
+    keys: Mapping[str, str] = MappingProxyType({}),
 ) -> ToolError:
-    """Return the error of a call. sent: the fields of the call. options: its options, read."""
-    field = _field(tool, reason)
+    """Return the error of a call. sent: the fields of the call. options: its options, read. keys:
+    names beyond the face under which fields were sent, to be left out with them."""
+    field = _field(tool, reason, sent)
     send: dict[str, Value] = {
         name: "" if value is None else value
         for name, value in (getattr(reason, "send", None) or {}).items()
@@ -48,7 +54,7 @@ def explain(
         not send
         and field in sent
         and field not in tool.required
-        and not isinstance(reason, HubError)
+        and (reason.code == "unknown-model" or not isinstance(reason, HubError))
     ):
         send = {str(field): ""}
     send = _in_lists(tool, reason, send, sent)
@@ -56,6 +62,7 @@ def explain(
     answer = ToolError(error=text[:_LONGEST], code=reason.code)
     if send:
         answer.send = to_arguments(tool, send, options)
+        answer.send |= {keys[name]: "" for name in send if send[name] == "" and name in keys}
     if alternatives := [name for name in others if name not in send.values()]:
         answer.alternatives = alternatives[:_ALTERNATIVES]
     return answer
@@ -78,11 +85,13 @@ def _in_lists(
     return fields
 
 
-def _field(tool: Tool, reason: FitgaugeError) -> str | None:
-    """Return the argument at fault, where one value of it would do; None for lists."""
+def _field(tool: Tool, reason: FitgaugeError, sent: Mapping[str, object]) -> str | None:
+    """Return the argument at fault, where one value of it would do; None for lists. Of several
+    models it is the one that the reason names."""
     field = reason.field
-    if field is None and isinstance(reason, ModelError | HubError):
-        field = "model"
+    if field in (None, "model") and isinstance(reason, ModelError | HubError):
+        models = [name for name in sent if name.endswith("_model")]
+        field = next((name for name in models if repr(sent[name]) in reason.detail), "model")
     if field is None and isinstance(reason, UnknownAcceleratorError):
         field = "gpu"
     return field if field in tool.request.__struct_fields__ else None

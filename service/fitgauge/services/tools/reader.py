@@ -40,8 +40,11 @@ _ALL_LAYERS = re.compile(r"-\d+|999?|all|auto|max")
 _OF_MACHINES = (NODES, GPUS_PER_NODE)
 _LIMITED = ("concurrency", "context_length", "sequence_length", "micro_batch_size")
 _SIXTEEN_BIT = frozenset(("bf16", "bfloat16", "fp16", "float16", "half", "16", "16bit"))
+_RUN = re.compile(rf"({'|'.join(map(re.escape, ENGINES))})\s+(?:run|pull)\s+(\S+)")
+"""A model as it is started by name."""
+
 _RELEASES = re.compile(r"(?<=\w)[\s=@-]+v?\d+(?:\.\d+){1,3}[^\s,]*")
-_UNITS = frozenset(("gb", "gib", "tokens", "seconds"))
+_UNITS = frozenset(("gb", "gib", "tokens", "seconds", "ms", "usd"))
 
 _LONGEST_SEQUENCE = 2**20
 """More tokens are those of a whole run."""
@@ -60,6 +63,8 @@ class Reader:
         self.notes: list[str] = []
         self.options: dict[str, Any] = {}
         """Fields set by `options`."""
+        self.keys: dict[str, str] = {}
+        """Names beyond the face under which fields were sent."""
         self._memory: str | None = None
         self._answer: int | None = None
         self._machines: dict[str, int] = {}
@@ -116,9 +121,10 @@ class Reader:
 
     def take_options(self, sent: Mapping[str, Any]) -> None:
         """Read `options`. Raises InvalidRequestError for an unknown key, with the keys."""
-        before = dict(self.fields)
+        before, keys = dict(self.fields), dict(self.keys)
         in_order = sorted(sent, key=lambda key: plain(key) in SWITCHES)
         unknown = [key for key in in_order if not self._take(key, sent[key])]
+        self.keys = keys  # options are sent again as a whole
         self.options = {name: value for name, value in self.fields.items() if name not in before}
         if unknown:
             keys = option_keys(self._tool)
@@ -169,6 +175,16 @@ class Reader:
         field = self._accepted[name]
         if is_not_set(field, value):
             return True
+        if name not in self._face or key != name:
+            self.keys[name] = key
+        if name == "model" and (pasted := pasted_command(str(value))) and pasted.fields.get(name):
+            self._take_command(key, str(value))
+            return True
+        if name == "model" and (run := _RUN.fullmatch(str(value).strip())):
+            self.fields.setdefault("engine", run[1])
+            value = run[2]
+        if word.endswith("ms") and name.startswith("max_seconds") and _is_bare(value):
+            value = f"{value} ms"
         if name in _LIMITED and str(value).strip().lower() in THE_MOST:
             self.notes.append(f"{name} {shown(value)}: see the limits of the answer")
             return True
@@ -231,6 +247,9 @@ class Reader:
             return name
         if word in WITHOUT_EFFECT or word in FIELDS or word in SWITCHES:
             return None
+        stem, _, unit = key.lower().replace("-", "_").rpartition("_")
+        if stem and unit in _UNITS:
+            return self._field_named(stem)
         for engine in ENGINES:  # variables: OLLAMA_CONTEXT_LENGTH
             if (name := self._by_alias(word.removeprefix(plain(engine)))) is not None:
                 return name
@@ -284,7 +303,14 @@ class Reader:
             self._put(key, name, read(self._accepted[name], inner)[name])
         if besides and not text:
             return
-        for name, one in read(field, text).items():
+        try:
+            values = read(field, text)
+        except InvalidRequestError:
+            if field.name == key or field.name not in self.fields:
+                raise
+            self.notes.append(f"ignored {key}={shown(value)}")
+            return
+        for name, one in values.items():
             if name == "engines" and (newest := _RELEASES.sub("", str(one))) != one:
                 self.notes.append(f"engines {newest}: the newest releases, which a table is of")
                 one = newest
@@ -298,10 +324,11 @@ class Reader:
     def _is_default(self, name: str, value: object) -> bool:
         """Return whether a word stands for what is done anyway: `task` where all are served."""
         choices = self._accepted[name].choices
-        return name == "task" and value == "serving" and bool(choices) and value not in choices
+        serves = name == "task" and value in ("serving", "encode")
+        return serves and bool(choices) and value not in choices
 
     def _put(self, key: str, name: str, value: Any) -> None:  # noqa: ANN401 - JSON is any
-        if name in self.fields and self.fields[name] != value:
+        if name in self.fields and plain(str(self.fields[name])) != plain(str(value)):
             if name == "gpu_count" and isinstance(value, int):
                 value = max(value, self.fields[name])
                 self.notes.append(f"gpu_count {value}: the larger of two")
@@ -341,11 +368,14 @@ def _is_trainer(value: object) -> bool:
 
 
 def _without_a_word(key: str) -> set[str]:
-    """Return a name less each of its words but units: one more word is another thing."""
+    """Return a name less each of its words: with one more a name means another thing."""
     words = key.lower().replace("-", "_").split("_")
-    return {
-        "".join(words[:at] + words[at + 1 :]) for at, word in enumerate(words) if word not in _UNITS
-    }
+    return {"".join(words[:at] + words[at + 1 :]) for at in range(len(words))}
+
+
+def _is_bare(value: object) -> bool:
+    """Return whether a number has no unit."""
+    return re.fullmatch(r"[\d.,]+", str(value)) is not None
 
 
 def _is_sixteen_bit(value: object) -> bool:

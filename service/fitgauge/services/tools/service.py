@@ -40,7 +40,7 @@ class Tools:
         tool = TOOLS.get(name)
         if tool is None:
             raise UnknownToolError(name)
-        fields, options = sent, ""
+        fields, options, keys = sent, "", dict[str, str]()
         named = training_named(tool, sent)
         if named is not None:
             tool = TOOLS[tool.training]
@@ -48,10 +48,10 @@ class Tools:
             call = parse(tool, sent)
             if named is not None:
                 call.notes.insert(0, f"answered by {tool.name}: {named}")
-            fields, options = call.fields, call.options
+            fields, options, keys = call.fields, call.options, call.keys
             return await self._answer(tool, call)
         except FitgaugeError as error:
-            raise ToolCallError(error, explain(tool, error, fields, options)) from None
+            raise ToolCallError(error, explain(tool, error, fields, options, keys)) from None
 
     async def _answer(self, tool: Tool, call: Arguments) -> ToolAnswer:
         match call.request:

@@ -140,6 +140,8 @@ def read(field: Field, value: object) -> dict[str, Read]:
     if isinstance(value, list):
         if field.kind == "integers":
             return {field.name: [whole_number(field, one) for one in value]}
+        if field.kind == "integer" and not re.search(r"\d", _text(value)):
+            return {field.name: len(value)}  # what is counted, by name
         # Those of one machine, where no list of them is asked for.
         value = (" + " if field.name == "gpu" else ", ").join(map(_text, value))
     elif isinstance(value, dict) and field.kind == "counts":

@@ -71,7 +71,7 @@ def needs_answer(
     workload.
 
     Raises InvalidRequestError or UnsupportedError where the question is impossible."""
-    request = structs.replace(request, quantization=words.quantization(request.quantization))
+    request = structs.replace(request, quantization=parsing.quantization(request.quantization))
     alone = structs.replace(request, **dict.fromkeys(_OF_A_GPU))
     first = estimator.check(estimator.ask(alone, model, ANY_GPU))
     main = _main(first, alone, model, estimator)

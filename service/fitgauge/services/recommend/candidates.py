@@ -280,7 +280,7 @@ def _formats(
 ) -> tuple[str | None, ...]:
     """Return the formats to try on an engine; None is as published."""
     if request.quantization:
-        return (words.quantization(request.quantization),)
+        return (parsing.quantization(request.quantization),)
     return (
         (None,) if published or request.no_quantization else (None, *ENGINES[engine].served_formats)
     )
@@ -289,7 +289,7 @@ def _formats(
 def _lossy(
     request: RecommendRequest, model: Model, fitting: BatchEstimator, engine: EngineName
 ) -> bool:
-    quantization = words.quantization(request.quantization)
+    quantization = parsing.quantization(request.quantization)
     return fitting.formats.prepared(quantization, engine).scheme.form is not None
 
 

@@ -121,10 +121,10 @@ class Reader:
 
     def take_options(self, sent: Mapping[str, Any]) -> None:
         """Read `options`. Raises InvalidRequestError for an unknown key, with the keys."""
-        before, keys = dict(self.fields), dict(self.keys)
+        before, sent_as = dict(self.fields), dict(self.keys)
         in_order = sorted(sent, key=lambda key: plain(key) in SWITCHES)
         unknown = [key for key in in_order if not self._take(key, sent[key])]
-        self.keys = keys  # options are sent again as a whole
+        self.keys = sent_as  # options are sent again as a whole
         self.options = {name: value for name, value in self.fields.items() if name not in before}
         if unknown:
             keys = option_keys(self._tool)

@@ -1,10 +1,12 @@
 """What vLLM takes where a flag is left out, by card and release, and what it knows no more."""
 
 import pytest
+from msgspec import structs
 
 from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
+from fitgauge.engine.serving.vllm.launch import needs_leave
 from fitgauge.engine.serving.vllm.support import refusal
 from workloads import workload_of
 
@@ -106,3 +108,14 @@ def test_a_batch_that_its_largest_video_exceeds_is_refused(
     if error is not None:
         assert error.parameter == "max_batched_tokens"
         assert error.alternatives == ({"max_batched_tokens": (256 if "3-27b" in name else 2496,)},)
+
+
+@pytest.mark.parametrize(
+    ("method", "version", "flag"),
+    [("fbgemm_fp8", (0, 33), True), ("fbgemm_fp8", (0, 12), False), ("fp8", (0, 33), False)],
+)
+def test_a_deprecated_format_is_read_by_leave_of_a_flag(
+    method: str, version: tuple[int, ...], *, flag: bool
+) -> None:
+    spec = structs.replace(spec_of("Qwen/Qwen3-8B"), quantization={"quant_method": method})
+    assert needs_leave(spec, workload_of(version=version)) == flag

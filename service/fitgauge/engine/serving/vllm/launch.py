@@ -58,6 +58,13 @@ def rope_scaling(spec: ModelSpec, workload: Workload) -> Flags:
     return optional(("--hf-overrides", config_overrides(spec, factor, name=name)))
 
 
+def needs_leave(spec: ModelSpec, workload: Workload) -> bool:
+    """Return whether vLLM reads the checkpoint's format only where a flag says that it may.
+    Source: vllm 0.33, layers/quantization/__init__.py, DEPRECATED_QUANTIZATION_METHODS."""
+    method = (spec.quantization or {}).get("quant_method")
+    return method == "fbgemm_fp8" and workload.engine_version >= releases.DEPRECATED_FORMATS
+
+
 def command(launch: Launch) -> str:
     """Return the command line."""
     settings, workload = launch.settings, launch.workload
@@ -82,6 +89,8 @@ def command(launch: Launch) -> str:
         ("--kv-cache-memory-bytes", workload.kv_cache_memory_bytes),
         ("--kv-offloading-size", kv_offloading_size(workload)),
     )
+    if needs_leave(launch.model.spec, workload):
+        flags.append("--allow-deprecated-quantization")
     if workload.disaggregation:
         flags += ["--kv-transfer-config", CONNECTOR]
     if workload.pooling:

@@ -119,7 +119,7 @@ class Quirks(NamedTuple):
     lm_head."""
 
     head_always_tied: bool = False
-    """Its head is the embedding, whatever its config says. Source: lfm2.py, lfm2_moe.py."""
+    """Its head is the embedding, whatever its config says. Source: the models' own classes."""
 
     head_without_bias: bool = False
     """Served through transformers' class, whose output head has no bias there. Source:
@@ -262,11 +262,12 @@ _FLAGS: dict[str, str] = {
         falcon
     """,
     "head_always_tied": """
-        lfm2 lfm2_moe
+        cohere cohere2 cohere2_moe gemma2 gemma3n gemma3n_text lfm2 lfm2_moe zamba2
     """,
     "head_never_tied": """
-        afmoe alice_ai aria axk1 deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe glm4_moe_lite
-        glm_moe_dsa jamba longcat_flash minimax_m2 nemotron_h olmoe qwen3_next
+        afmoe alice_ai aria axk1 cosmos3_edge deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 dory
+        glm4_moe glm4_moe_lite glm5_next glm_moe_dsa gpt_oss jamba longcat_flash minimax_m2
+        minimax_m3 minimax_m3_vl molmo2 muse_glimmer nemotron_h olmoe qwen3_next
     """,
     "head_without_bias": """
         phi

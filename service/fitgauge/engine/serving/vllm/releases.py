@@ -194,6 +194,10 @@ ROTARY_TABLES_CUT = (0, 33)
 has four; so had June 2026, see vLLM pull request 44738: 224 MiB more than 32,768 positions
 need)."""
 
+DEPRECATED_FORMATS = (0, 14)
+"""The first release that reads FBGEMM's FP8 only with a flag. Source: vllm-project/vllm#31688 and
+#32689."""
+
 SAMPLER_WARMED = (0, 33)
 """The first release whose second model runner's sampler is profiled with every sampling
 parameter set (0.32.0 has none)."""

@@ -106,7 +106,7 @@ def own_sizes(config: Config, index: int) -> Config:
     key is no layer's number."""
     section = config.section("per_layer_config")
     for key, value in section.values.items():
-        if not str(key).isdecimal() or not isinstance(value, dict):
+        if not _numbers_layer(config, key) or not isinstance(value, dict):
             raise MalformedModelError(
                 f"{section.where}: per_layer_config names an unknown layer {str(key)[:40]!r}.",
                 field="per_layer_config",
@@ -114,6 +114,11 @@ def own_sizes(config: Config, index: int) -> Config:
         if int(key) == index:
             return Config(value, section.where)
     return Config({}, section.where)
+
+
+def _numbers_layer(config: Config, key: object) -> bool:
+    """Return whether a key of `per_layer_config` is the number of a layer, padded or not."""
+    return str(key).isdecimal() and int(str(key)) < config.layers()
 
 
 def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.Layer:

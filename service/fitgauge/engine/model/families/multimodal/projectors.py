@@ -162,14 +162,30 @@ def audio_flamingo3(_vision: Config, config: Config, hidden: int) -> tuple[Block
     return _renamed_whisper(config, hidden, stacked=1, bias=bias)
 
 
+def moss(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """MOSS-Transcribe-Diarize: Whisper's encoder under other keys, `audio_merge_size` positions
+    stacked, two linears and a norm, of PyTorch's own. Source: vLLM 0.33,
+    models/moss_transcribe_diarize.py."""
+    stacked = config.integer("audio_merge_size", default=4, low=1)
+    norm = parts.norm("multi_modal_projector.norm", hidden, bias=True)
+    return (
+        *_renamed_whisper(config, hidden, stacked=stacked, bias=True),
+        parts.single(Part.PROJECTOR, norm),
+    )
+
+
 def _renamed_whisper(config: Config, hidden: int, *, stacked: int, bias: bool) -> tuple[Block, ...]:
     """Return Whisper's encoder under the usual keys and two linears over `stacked` positions."""
     keys = config.section("audio_config")
     renamed = {
-        "d_model": keys.integer("hidden_size", default=1280, low=1),
-        "encoder_layers": keys.integer("num_hidden_layers", default=32, low=1),
-        "encoder_attention_heads": keys.integer("num_attention_heads", default=20, low=1),
-        "encoder_ffn_dim": keys.integer("intermediate_size", default=5120, low=1),
+        "d_model": keys.integer("hidden_size", "d_model", default=1280, low=1),
+        "encoder_layers": keys.integer("num_hidden_layers", "encoder_layers", default=32, low=1),
+        "encoder_attention_heads": keys.integer(
+            "num_attention_heads", "encoder_attention_heads", default=20, low=1
+        ),
+        "encoder_ffn_dim": keys.integer(
+            "intermediate_size", "encoder_ffn_dim", default=5120, low=1
+        ),
     }
     encoder = audio.whisper(keys.with_values(**renamed), hidden)
     name = "multi_modal_projector"

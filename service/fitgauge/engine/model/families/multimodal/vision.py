@@ -146,6 +146,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
         head="language_model.lm_head.", ties="text"),
     "minicpmv4_6": Wrapper("qwen3_5_text", minicpm.minicpm),
     "minicpmv4_7": Wrapper("qwen3_5_text", minicpm.minicpm),
+    "moss_transcribe_diarize": Wrapper("qwen3", projectors.moss,
+        stem="model.language_model.", tied=True),
     "mllama": Wrapper("mllama_text_model", mllama.tower, stem="language_model.model.",
         head="language_model.lm_head."),
     "kimi_k25": Wrapper("deepseek_v3", mixture_towers.moonvit, stem="language_model.model.",

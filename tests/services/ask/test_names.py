@@ -1,12 +1,15 @@
 """Which words of a question are the name of a model, and which are none."""
 
+import itertools
+from typing import get_args
+
 import pytest
 
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.scope import out_of_scope, out_of_scope_names
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.services.ask import vocabulary
+from fitgauge.services.ask import topics, vocabulary
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader
 
@@ -167,3 +170,9 @@ def test_a_bundled_name_is_read_whole_however_it_is_parted(name):
 def test_a_number_behind_a_name_that_counts_is_none_of_it():
     result = understood("does phi 4 gpus with 24gb suffice?")
     assert (result.model, result.gpu_count) == ("phi", 4)
+
+
+def test_every_topic_has_its_rows_in_one_place():
+    rows = [topic for topic, _ in topics._rows()]
+    blocks = [topic for topic, _ in itertools.groupby(rows)]
+    assert sorted(blocks) == sorted(get_args(topics.Topic))

@@ -3,6 +3,7 @@
 A question is a row of phrases that say something, with other words between them. Numbers bind to
 the setting next to them, before or after it, and hardware to its counts and sizes."""
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -80,15 +81,10 @@ trainer: TRAINER
 framework: FRAMEWORK
 method: METHOD
 junk: NUM | OTHER | NOUN | TOKENS | HOURLY | MONTHLY | DISK
-
-%declare COUNT MACHINES GPU GPUS MAC SIZE RAM DISK NUM MODEL PARAMS NOUN LENGTH TOKENS USERS
-%declare BATCH SAMPLES EPOCHS TP PP DP EP RANK ZERO GLOBAL_BATCH ACCUMULATION KV FORMAT MONEY
-%declare PROMPT OUTPUT TRAINER FRAMEWORK
-%declare HOURLY MONTHLY UTILIZATION FIRST_TOKEN CACHED DURATION PERCENT RATE UNIT ENGINE METHOD
-%declare FAMILY OTHER
 """
 
 
+_TERMINALS = sorted(set(re.findall(r"\b_?[A-Z][A-Z_]+\b", _GRAMMAR)))
 _THOUSANDS = {"k": 1000 / 1024, "m": (1000 / 1024) ** 2}
 """What a number with such a unit is of samples, over what it is of tokens."""
 
@@ -126,7 +122,12 @@ class _Tokens(Lexer):
 @cache
 def _parser() -> Lark:
     """Return the parser, made for the first question: no other command needs it."""
-    return Lark(_GRAMMAR, parser="lalr", lexer=_Tokens, maybe_placeholders=False)
+    return Lark(
+        f"{_GRAMMAR}%declare {' '.join(_TERMINALS)}\n",
+        parser="lalr",
+        lexer=_Tokens,
+        maybe_placeholders=False,
+    )
 
 
 def facts(tokens: Sequence[Token]) -> list[Fact]:

@@ -10,11 +10,10 @@ from fitgauge.catalog.scope import closed_model_in, out_of_scope
 from fitgauge.services.ask import engines_meant, formats_meant, intent, model_choice, training_words
 from fitgauge.services.ask.clouds import clouds_in, free_gpu
 from fitgauge.services.ask.commands import Pasted, as_read, pasted_command
-from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.facts import Fact, leftovers
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
-from fitgauge.services.ask.leftovers import leftovers
 from fitgauge.services.ask.lengths import is_budget, lengths, lengths_side_by_side, sized_requests
 from fitgauge.services.ask.machines import held_by_others, host_memory, offloaded, without_offloaded
 from fitgauge.services.ask.methods import method_meant

@@ -196,7 +196,21 @@ def test_the_summary_says_fewest_only_where_several_counts_were_tried(plan):
     )
     assert "the fewest of the counts tried" in several
     assert "the fewest" not in exactly
-    assert "trains on 8 x H100 SXM." in exactly
+    assert "trains by full fine-tuning on 8 x H100 SXM." in exactly
+
+
+def test_who_names_no_method_reads_that_adapters_take_fewer_gpus(plan):
+    unsaid, full, one_gpu = (
+        plan(**asked)["summary"]
+        for asked in (
+            {"model": "Qwen/Qwen3-8B", "gpu": "H100"},
+            {"model": "Qwen/Qwen3-8B", "gpu": "H100", "method": "full"},
+            {"model": "Qwen/Qwen3-0.6B", "gpu": "H100"},
+        )
+    )
+    assert "Adapters (method lora or qlora) take fewer." in unsaid
+    assert "Adapters" not in full
+    assert "Adapters" not in one_gpu
 
 
 def test_where_nothing_fits_the_answer_says_what_to_try(plan):

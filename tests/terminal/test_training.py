@@ -20,7 +20,7 @@ def test_a_plan_has_a_line_a_layout_and_the_command_and_files_of_the_first(run):
     result = run("train-plan", "Qwen/Qwen3-8B", "H100", "--framework", "fsdp", "--gpu-count", 8)
     assert result.exit_code == 0, result.output
     for words in (
-        "trains on 8 x H100 SXM",
+        "trains by full fine-tuning on 8 x H100 SXM",
         "fsdp, data 8, ZeRO-3",
         "█",
         "--config_file fsdp.yaml",

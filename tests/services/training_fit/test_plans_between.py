@@ -48,7 +48,7 @@ def test_more_gpus_than_64_are_tried_where_no_fewer_hold_the_model(plan):
     answer = plan(**asked)
     assert answer.plans[0].verdict == "fits"
     assert answer.plans[0].gpu_count == answer.understood_as["max_gpu_count"] == 128
-    assert "trains on 128 x H100 SXM and is tight on 112" in answer.summary
+    assert "trains by full fine-tuning on 128 x H100 SXM and is tight on 112" in answer.summary
     assert plan(**asked, max_gpu_count=64).min_gpu_count is None
 
 

@@ -48,9 +48,11 @@ def summary(
     smaller: Sequence[Suggestion] = (),
     *,
     many: bool,
+    is_unsaid: bool,
 ) -> str:
-    """Return the result of one method in words, with its name where there are `many`. smaller:
-    what a method does that needs less, where this one has no plan."""
+    """Return the result of one method in words, first its name where there are `many`. smaller:
+    what a method does that needs less, where this one has no plan. is_unsaid: whether the
+    question names no method."""
     counts, method = searched.choices.counts, f"{searched.base.method}: " if many else ""
     if not searched.plans:
         if len(counts) > 1:
@@ -74,14 +76,18 @@ def summary(
     first, least = searched.plans[0], min(plan.workload.gpus for plan in searched.plans)
     sure = min((plan.workload.gpus for plan in searched.sure), default=None)
     tried = ", the fewest of the counts tried" if len(counts) > 1 else ""
+    by = "" if many else f" by {METHOD_TITLES[searched.base.method]}"
     if sure is None:
-        result = f"is tight on {least} x {accelerator.name}{tried}"
+        result = f"is tight{by} on {least} x {accelerator.name}{tried}"
     elif sure == least:
-        result = f"trains on {least} x {accelerator.name}{tried}"
+        result = f"trains{by} on {least} x {accelerator.name}{tried}"
     else:
-        result = f"trains on {sure} x {accelerator.name} and is tight on {least}{tried}"
+        result = f"trains{by} on {sure} x {accelerator.name} and is tight on {least}{tried}"
+    fewer = ""
+    if is_unsaid and searched.base.method == "full" and least > 1:
+        fewer = " Adapters (method lora or qlora) take fewer."
     return (
-        f"{method}{model.id} {result}. First plan:"
+        f"{method}{model.id} {result}.{fewer} First plan:"
         f" {layout_text(first.workload)} on {first.workload.gpus}, at least"
         f" {gib(first.required.expected)} on the fullest GPU, efficiency {first.efficiency:.0%}."
     )

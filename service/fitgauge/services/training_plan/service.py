@@ -118,13 +118,13 @@ class Planner:
         if not plans and not many:
             others = SMALLER.get(searched[0].base.method, ())
             smaller = self._by_other_methods(others, request, model, match, checkpoint)
+        words = [
+            summary(model, accelerator, one, smaller, many=many, is_unsaid=not request.method)
+            for one in searched
+        ]
+        words += [run_in_words(one.run) for one in listed[:1] if one.run is not UNSET]
         return TrainingPlanAnswer(
-            summary=" ".join(
-                [
-                    *(summary(model, accelerator, one, smaller, many=many) for one in searched),
-                    *(run_in_words(one.run) for one in listed[:1] if one.run is not UNSET),
-                ]
-            ),
+            summary=" ".join(words),
             model=responses.model_answer(model),
             gpu=responses.gpu_answer(
                 accelerator, listed[0].gpu_count if listed else choices.counts[-1]

@@ -467,3 +467,9 @@ def test_a_log_of_a_training_that_is_told_is_answered_by_its_estimate(ask):
     assert told.answer["summary"].partition("; to fit, ")[1]
     untold = ask(log + "It was a full finetune of qwen2.5 1.5b with trl, and I see no reason. why?")
     assert untold.operation == "explain_log"
+
+
+def test_a_bare_batch_size_that_is_asked_for_is_answered_with_the_largest(ask):
+    answer = ask("training a 350M model from scratch on a 3090, batch size?").answer
+    most = answer["limits"]["max_micro_batch_size"]
+    assert answer["summary"].startswith(f"{most} sequences in a micro-batch at most. ")

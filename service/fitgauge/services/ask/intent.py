@@ -26,9 +26,10 @@ _QUANTIZED = re.compile(
     r"(?<!un)(?<!non-)(?<!not )\bquanti[sz]ed\b|\bqat\b|量化(?:版|后|的模型|模型)", re.IGNORECASE
 )
 _ADAPTERS = re.compile(
-    rf"\b(\d{{1,4}}|{'|'.join(v.NUMBER_WORDS)})\s+(?:lora\s+)?(?:adapters|loras)\b", re.IGNORECASE
+    rf"\b(\d{{1,4}}|{'|'.join(v.NUMBER_WORDS)})\s+(?:[\w.]+\s+){{0,4}}?(?:adapters|loras)\b",
+    re.IGNORECASE,
 )
-_TRAINED = re.compile(r"\b(?:re)?train|\bfine-?\s?tun|\btuning\b|微调|训练", re.IGNORECASE)
+_TRAINED = re.compile(r"\b(?:re)?train|\bfine-?\s?tun(?!es)|\btuning\b|微调|训练", re.IGNORECASE)
 
 _SERVING = re.compile(r"\b(?:" + "|".join(v.SERVING) + r")\b|推理|部署|运行|跑", re.IGNORECASE)
 _STRONG = tuple(

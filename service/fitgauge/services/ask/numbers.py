@@ -212,6 +212,8 @@ def _read_bare(scan: Scan, number: _Number) -> int:
         return end
     if after is not None and after.low in _SECONDS:
         return scan.emit("DURATION", amount * _SECONDS[after.low], index, last + 1)
+    if scan.last_kind() == "RATE" and scan.counts_something(index):
+        scan.part(index)  # "tokens per second with 32 users"
     return scan.emit("NUM", amount, index, last)
 
 

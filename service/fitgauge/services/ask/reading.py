@@ -126,7 +126,10 @@ class _Choice:
         hardware = self._of("hardware")
         gpu, names, count = choose(self._text, hardware, self._questions, self._gpus, terse=terse)
         if self._training:
-            written = {**training_words.run_words(self._text), **tool_settings(self._text, count)}
+            written = {
+                **training_words.training_words(self._text),
+                **tool_settings(self._text, count),
+            }
             if written.get("eval_batch_size") == settings.get("micro_batch_size"):
                 settings.pop("micro_batch_size", None)  # the batch is that of evaluation
             if written.get("algorithm") == settings.get("method"):
@@ -310,7 +313,6 @@ class _Choice:
             fields |= self._data()
             fields |= method_meant(self._text, self._facts, self._quantization())
             fields |= {name: self._first(name) for name in ("trainer", "framework")}
-            fields |= training_words.training_words(self._text)
             self._used |= {
                 one.start
                 for one in self._of("format")

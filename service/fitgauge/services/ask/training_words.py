@@ -3,6 +3,7 @@ activations are kept."""
 
 import re
 from collections.abc import Mapping
+from importlib.resources import files
 
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
@@ -10,30 +11,21 @@ _EIGHT_BIT_ADAM = (
     r"(?:8[- ]?bits?|int8)[- ](?:paged[- ])?adamw?\b|(?<![a-z])adamw?[- _]?8[- _]?bits?"
     r"|8[- ]?bit optimi[sz]er"
 )
+_TABLE = (files("fitgauge.services.ask") / "settings.tsv").read_text("utf-8").splitlines()
+_ROWS = [
+    (field, value, pattern.replace("{adam8}", _EIGHT_BIT_ADAM))
+    for field, value, pattern in (row.split("\t") for row in _TABLE if not row.startswith("#"))
+]
+_SETTINGS = [
+    (field, value, re.compile(pattern, re.IGNORECASE)) for field, value, pattern in reversed(_ROWS)
+]
+"""The last row of a field first: what the first one says stands."""
 OPTIMIZERS = re.compile(
-    rf"(?P<paged_adamw_8bit>paged[- _](?:{_EIGHT_BIT_ADAM}))|(?P<adamw_8bit>{_EIGHT_BIT_ADAM})"
-    r"|(?P<paged_adamw>\bpaged[- _]adamw?\b)|(?P<adafactor>\badafactor\b)|(?P<muon>\bmuon\b)"
-    r"|(?P<galore_adamw>\bgalore\b)|(?P<lomo>\blomo\b)|(?P<sgd>\bsgd\b)"
-    r"|(?P<lion>\blion optimi[sz]er\b)",
+    "|".join(f"(?P<{name}>{pattern})" for field, name, pattern in _ROWS if field == "optimizer"),
     re.IGNORECASE,
 )
 """Optimizers as people write them; the name of the group is the request's."""
 
-_OFFLOADED = re.compile(r"\boffload\w*|卸载|オフロード", re.IGNORECASE)
-_NOT_OFFLOADED = re.compile(
-    r"\b(?:no|without|not|don't)\s+(?:\w+\s)?offload|不\w?卸载"
-    r"|\boffload\w*[ =:]*(?:none|false|off)\b",
-    re.IGNORECASE,
-)
-_NOT_RECOMPUTED = re.compile(
-    r"\b(?:no|without|disabl\w+|turn(?:ed|ing)? off)\s+(?:gradient|activation|grad)[- _]checkpoint"
-    r"|\b(?:gradient|activation|grad)[- _]checkpoint\w*\s*(?:is\s|=|:)?\s*"
-    r"(?:off|disabled|false|none)\b",
-    re.IGNORECASE,
-)
-_RECOMPUTED = re.compile(
-    r"\b(full|selective)(?: activation| gradient)?[- _](?:recomput\w+|checkpointing)", re.IGNORECASE
-)
 IMAGE = r"(?:images?|pictures?|photos?|screenshots?)"
 PIXELS = re.compile(
     rf"\b(\d{{3,5}}) ?[x*] ?(\d{{3,5}})(?= ?(?:px|pixels?)?[ -]{IMAGE}\b)"
@@ -59,31 +51,6 @@ _LEAST_GLOBAL = 32
 """Sequences from which on a batch of a pre-training is that of a step over all GPUs."""
 
 
-_SWITCHES: Mapping[str, tuple[re.Pattern[str], object]] = {
-    "compile": (re.compile(r"\btorch[. _]?compile\b|(?:,|with|and) compile\b", re.I), True),
-    "optimizer_in_backward": (re.compile(r"\boptimi[sz]er[- _]in[- _]backward\b", re.I), True),
-    "precision": (
-        re.compile(r"\bfp8[- ](?:training|pre-?training|fine-?tuning|recipe)\b", re.I),
-        "fp8",
-    ),
-}
-"""Settings that a text only names."""
-_COUNTS: Mapping[str, re.Pattern[str]] = {
-    "context_parallel": re.compile(
-        r"\b(?:context|sequence)[- ]parallel\w*(?: size| degree)?(?: of)?[ =:]*(\d{1,3})\b"
-        r"|\bcp[ =:]?(\d{1,3})\b",
-        re.I,
-    ),
-    "fsdp_version": re.compile(r"\bfsdp-?v?([12])\b", re.I),
-    "group_size": re.compile(
-        r"\b(\d{1,4}) (?:generations|rollouts|completions)\b(?! tokens?)"
-        r"|\b(?:num[_ -]?generations|group[_ -]?size)(?: of)?[ =:]*(\d{1,4})\b",
-        re.I,
-    ),
-}
-"""Settings of which a text says the number."""
-
-
 _AT_MOST = r"(?:up to|at most|no more than|max(?:imum)?(?: of)?|\d+\s*(?:to|-))\s*"
 
 
@@ -99,53 +66,20 @@ def is_global_batch(text: str, sequences: float) -> bool:
     return of_all and _OF_ONE_GPU.search(text) is None
 
 
-_RESUMED = re.compile(
-    r"\bresum\w*\b[^.?\n]{0,100}?\bfrom \d{1,4}\b[^.?\n]{0,40}?"
-    r"\b(?:on|to|onto|with) (\d{1,4})\b(?!\s*gb)",
-    re.IGNORECASE,
-)
-"""A run that goes on with other GPUs: "resume from 8 H100s on 4"."""
-
-
-def run_words(text: str) -> Mapping[str, object]:
-    """Return the fields of a run as a whole that the words of a text set."""
-    resumed = _RESUMED.search(text)
-    return {} if resumed is None else {"resume_gpu_count": int(resumed[1])}
-
-
 def training_words(text: str) -> Mapping[str, object]:
     """Return the fields that the words of a text about training set."""
     fields: dict[str, object] = {}
-    if (optimizer := OPTIMIZERS.search(text)) is not None:
-        fields["optimizer"] = optimizer.lastgroup
-    if _OFFLOADED.search(text) and not _NOT_OFFLOADED.search(text):
-        fields["offload"] = _offloaded(text)
-    if (recomputed := _RECOMPUTED.search(text)) is not None:
-        fields["activation_checkpointing"] = recomputed[1].lower()
-    if _NOT_RECOMPUTED.search(text):
-        fields["activation_checkpointing"] = "none"
-    fields |= {name: value for name, (words, value) in _SWITCHES.items() if words.search(text)}
-    for name, words in _COUNTS.items():
-        if (count := words.search(text)) is not None:
-            fields[name] = int(count[count.lastindex or 1])
+    for field, value, words in _SETTINGS:
+        if (match := words.search(text)) is not None:
+            number = next((group for group in match.groups() if group), "0")
+            fields[field] = True if value == "true" else value or int(number)
+    fields = {name: value for name, value in fields.items() if value != "-"}
     if (size := image_size(text)) is not None:
         fields["image_size"] = size
     if (images := _IMAGES.search(text)) is not None:
         word = images[1].lower()
         fields["images"] = NUMBER_WORDS.get(word) or int(word)
     return fields
-
-
-def _offloaded(text: str) -> str:
-    """Return what a text about training offloads: all that can be where it does not say."""
-    low = text.lower()
-    if "nvme" in low:
-        return "nvme"
-    return (
-        "optimizer"
-        if re.search(r"optimi[sz]er[- ]offload|offload\w* (?:the )?optim", low)
-        else "cpu"
-    )
 
 
 def image_size(text: str) -> str | None:

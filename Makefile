@@ -48,7 +48,8 @@ types: .venv/.tools  ## mypy, strict
 	@$(BIN)/mypy
 
 unit: .venv/.tools  ## every test but those of the contract, browsers and servers
-	@$(BIN)/pytest -n 2 --dist loadfile --ignore tests/contract --ignore tests/browser
+	@# One process more than two cores: the attacks and the soak wait for clocks and servers
+	@$(BIN)/pytest -n 3 --dist loadfile --ignore tests/contract --ignore tests/browser
 
 contract: .venv/.tools  ## made-up requests against the OpenAPI document; EXAMPLES=2000
 	@FITGAUGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n 2 tests/contract

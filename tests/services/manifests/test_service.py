@@ -5,34 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from deployments import deployment, rules
 from fitgauge.services.manifests.markdown import markdown
 from fitgauge.services.manifests.sarif import sarif
 
 DATA = Path(__file__).parent / "data"
-DEPLOYMENT = """apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: chat
-spec:
-  template:
-    spec:
-      containers:
-      - name: vllm
-        image: vllm/vllm-openai:v0.11.0
-        args: [ARGS]
-        resources:
-          limits: {LIMITS}
-      nodeSelector: {nvidia.com/gpu.product: PRODUCT}
-"""
-
-
-def deployment(arguments, limits='nvidia.com/gpu: "1"', product="NVIDIA-L4"):
-    text = DEPLOYMENT.replace("ARGS", arguments).replace("LIMITS", limits)
-    return text.replace("PRODUCT", product)
-
-
-def rules(server):
-    return [remark.rule for remark in server.remarks]
 
 
 def test_a_server_has_the_verdict_of_its_question(check, check_fit):
@@ -99,60 +76,6 @@ def test_what_does_not_fit_says_what_does(check):
     assert any(change.verdict == "fits" for change in server.changes)
 
 
-def test_more_ranks_than_gpus_do_not_fit(check):
-    (server,) = check(deployment("Qwen/Qwen3-8B, -tp, '4'", 'nvidia.com/gpu: "2"')).servers
-    assert server.verdict == "does_not_fit"
-    assert rules(server)[0] == "too-few-gpus"
-
-
-def test_the_ranks_of_servers_over_several_machines_are_not_counted(check):
-    (server,) = check(
-        deployment("Qwen/Qwen3-8B, -tp, '4', --distributed-executor-backend, ray")
-    ).servers
-    assert "too-few-gpus" not in rules(server)
-
-
-def test_ranks_of_several_gpus_need_shared_memory(check):
-    (server,) = check(deployment("Qwen/Qwen3-8B, -tp, '2'", 'nvidia.com/gpu: "2"')).servers
-    assert "shared-memory" in rules(server)
-    (server,) = check(deployment("Qwen/Qwen3-8B")).servers
-    assert "shared-memory" not in rules(server)
-
-
-@pytest.mark.parametrize(
-    "size, rules_of_it", [("64m", ["shared-memory"]), ("8gb", []), ("1073741824", [])]
-)
-def test_sizes_of_compose_are_of_1024(check, size, rules_of_it):
-    text = (
-        "services:\n  a:\n    image: vllm/vllm-openai\n"
-        f"    command: Qwen/Qwen3-8B -tp 2 --max-model-len 8192\n    shm_size: {size}\n"
-    )
-    (server,) = check(text, gpu="L40S").servers
-    assert rules(server) == rules_of_it
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "vllm serve Qwen/Qwen3-8B -tp 2",
-        "applications:\n- import_path: ray.serve.llm:build_openai_app\n  args:\n    llm_configs:\n"
-        "    - model_loading_config: {model_id: Qwen/Qwen3-8B}\n"
-        "      engine_kwargs: {tensor_parallel_size: 2}\n",
-        "kind: RayCluster\nspec:\n  workerGroupSpecs:\n  - template:\n      spec:\n"
-        "        containers:\n"
-        "        - image: vllm/vllm-openai\n          args: [Qwen/Qwen3-8B, -tp, '2']\n"
-        "          resources: {limits: {nvidia.com/gpu: 2}}\n",
-        "kind: InferenceService\nspec:\n  predictor:\n    model:\n"
-        "      modelFormat: {name: huggingface}\n"
-        "      args: [--model_id=Qwen/Qwen3-8B, --tensor-parallel-size=2]\n"
-        "      resources: {limits: {nvidia.com/gpu: 2}}\n",
-    ],
-)
-def test_shared_memory_that_the_manifest_does_not_tell_is_no_matter(check, text):
-    (server,) = check(text, gpu="L40S").servers
-    assert (server.gpu_count, rules(server)) == (2, [])
-
-
 def test_an_image_that_a_command_line_runs_is_read(check):
     text = (
         "docker run --rm --gpus all -e HF_TOKEN=$HF_TOKEN vllm/vllm-openai:v0.11.0 \\\n"
@@ -173,29 +96,6 @@ def test_encoders_that_a_release_loads_all_the_same_are_counted(check):
     assert "encoders" in server.remarks[-1].message
 
 
-@pytest.mark.parametrize(
-    "flag, verdict",
-    [
-        ("--n-cpu-moe 36", "fits"),
-        ("--n-cpu-moe 4", "does_not_fit"),
-        ("--cpu-moe", "fits"),
-        ("-ot exps=CPU", "fits"),
-        ("-ot ffn_up_exps=CPU", None),
-        ("-ngl 12", "fits"),
-        ("-ngl 20", "does_not_fit"),
-        ("-ngl 37", "does_not_fit"),
-        ("-ngl all", "does_not_fit"),
-    ],
-)
-def test_weights_of_stated_layers_in_host_memory_are_judged(check, flag, verdict):
-    text = f"llama-server -hf ggml-org/gpt-oss-120b-GGUF -c 32768 {flag}"
-    (server,) = check(text, gpu="RTX 4090").servers
-    assert server.verdict == verdict
-    assert ("--cpu-offload-gib" in server.summary) == (verdict is None)
-    (offloaded,) = check(text, gpu="RTX 4090", cpu_offload_gib=50).servers
-    assert offloaded.verdict == "fits"
-
-
 def test_a_context_that_is_assumed_is_said(check):
     text = "services: {a: {image: ollama/ollama, command: serve, post_start: [{command: PULL}]}}"
     (server,) = check(text.replace("PULL", "ollama pull qwen3:8b"), gpu="RTX 3090").servers
@@ -204,92 +104,6 @@ def test_a_context_that_is_assumed_is_said(check):
     ]
     (server,) = check(deployment("Qwen/Qwen3-8B, --max-model-len, '4096'")).servers
     assert not any("No context length" in one.message for one in server.remarks)
-
-
-def test_an_engine_of_one_process_needs_no_shared_memory(check):
-    text = (
-        "services:\n  a:\n    image: ghcr.io/ggml-org/llama.cpp:server-cuda\n"
-        "    command: -hf Qwen/Qwen3-8B-GGUF:Q8_0 -c 8192\n    gpus: [{count: 2}]\n"
-    )
-    (server,) = check(text, gpu="RTX 4090").servers
-    assert (server.verdict, server.gpu_count, rules(server)) == ("fits", 2, [])
-
-
-def test_a_mounted_volume_is_shared_memory(check):
-    answer = check(DATA.joinpath("lws-two-nodes.yaml").read_text("utf-8"))
-    assert [rules(server) for server in answer.servers] == [[]]
-    assert [server.gpu_count for server in answer.servers] == [16]
-
-
-def test_of_alternatives_the_gpu_with_the_least_memory_is_checked(check):
-    affinity = (
-        "      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution:"
-        " {nodeSelectorTerms: [{matchExpressions: [{key: nvidia.com/gpu.product, operator: In,"
-        " values: [NVIDIA-A100-SXM4-80GB, NVIDIA-L4]}]}]}}}\n"
-    )
-    text = deployment("Qwen/Qwen3-8B").rpartition("      nodeSelector")[0] + affinity
-    (server,) = check(text).servers
-    assert server.gpu == "L4"
-    assert rules(server) == ["not-read"] or "not-read" in rules(server)
-
-
-@pytest.mark.parametrize(
-    "product, gpu", [("NVIDIA-H100-80GB-HBM3", "h100-80gb"), ("Tesla-T4", "a100-80gb")]
-)
-def test_a_slice_is_that_of_the_gpu_that_is_named_else_the_least(check, product, gpu):
-    (server,) = check(deployment("Qwen/Qwen3-0.6B", 'nvidia.com/mig-1g.10gb: "1"', product)).servers
-    assert server.request["gpu"] == f"mig-1g-10gb-{gpu}"
-
-
-def test_weights_in_host_memory_stay_within_the_limit(check):
-    arguments = "Qwen/Qwen3-32B, --max-model-len, '8192', --cpu-offload-gb, '50'"
-    (server,) = check(deployment(arguments, "nvidia.com/gpu: 1, memory: 16Gi")).servers
-    assert server.verdict is None
-    assert rules(server)[0] == "no-answer"
-    assert server.request["host_memory_gib"] == 16
-
-
-@pytest.mark.parametrize(
-    "arguments, model",
-    [
-        ("--model, /models/Qwen3-8B", "Qwen3-8B"),
-        ("--model, /mnt/models, --served-model-name, Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
-        ("--model, /root/.cache/hub/models--Qwen--Qwen3-8B/snapshots/x", "Qwen/Qwen3-8B"),
-    ],
-)
-def test_a_model_at_a_path_is_read_from_what_names_it(check, arguments, model):
-    (server,) = check(deployment(arguments)).servers
-    assert server.request["model"] == model
-    assert server.verdict is not None
-
-
-def test_a_model_that_nothing_names_can_be_set(check):
-    text = deployment("--model, /mnt/models")
-    (server,) = check(text).servers
-    assert (server.verdict, rules(server)) == (None, ["no-answer"])
-    (server,) = check(text, model="Qwen/Qwen3-8B").servers
-    assert server.verdict is not None
-
-
-@pytest.mark.parametrize("written", ["/data/converted/hf3-11", "pvc://claim/llm-folder"])
-def test_a_path_whose_last_part_is_no_model_can_be_given_one(check, written):
-    (server,) = check(deployment(f"--model, {written}")).servers
-    assert (server.verdict, rules(server)[0]) == (None, "no-answer")
-    assert f"only {written!r}. Use --model." in server.summary
-    (server,) = check(deployment(f"--model, {written}"), model="Qwen/Qwen3-8B").servers
-    assert server.request["model"] == "Qwen/Qwen3-8B"
-    assert server.verdict is not None
-    assert "path" not in " ".join(remark.message for remark in server.remarks)
-
-
-def test_a_path_that_names_a_model_is_not_replaced(check):
-    (server,) = check(deployment("--model, /models/Qwen3-8B"), model="Qwen/Qwen3-32B").servers
-    assert server.request["model"] == "Qwen3-8B"
-
-
-def test_a_placeholder_is_no_models_name(check):
-    (server,) = check(deployment("--model, '<model-path>'")).servers
-    assert server.summary.endswith("only '<model-path>'. Use --model.")
 
 
 @pytest.mark.parametrize(
@@ -324,25 +138,6 @@ def test_a_command_line_alone_is_a_server(check, text):
 
 def test_a_text_that_starts_no_server_is_none(check):
     assert check("we run vllm in production").servers == []
-
-
-def test_a_gpu_that_nothing_names_can_be_set(check):
-    text = deployment("Qwen/Qwen3-8B", product="something")
-    (server,) = check(text).servers
-    assert (server.verdict, rules(server)) == (None, ["no-answer"])
-    (server,) = check(text, gpu="L40S").servers
-    assert (server.gpu, server.verdict) == ("L40S", "fits")
-
-
-def test_what_the_caller_sets_goes_before_the_command(check):
-    (server,) = check(deployment("Qwen/Qwen3-8B"), context_length=2048, concurrency=4).servers
-    assert (server.request["context_length"], server.request["concurrency"]) == (2048, 4)
-
-
-def test_a_method_that_names_the_checkpoint_is_read_as_published(check):
-    (server,) = check(deployment("Qwen/Qwen3-8B, --quantization, compressed-tensors")).servers
-    assert server.verdict is not None
-    assert "not-read" in rules(server)
 
 
 def test_the_worst_verdict_is_that_of_all(check):
@@ -469,28 +264,6 @@ spec:
 """
     (server,) = check(service).servers
     assert (server.gpu_count, server.request["context_length"]) == (2, 8192)
-
-
-def test_a_gaudi_is_the_smaller_one_where_nothing_names_it(check):
-    text = deployment("Qwen/Qwen3-0.6B", "habana.ai/gaudi: 1").replace(
-        "      nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}\n", ""
-    )
-    (server,) = check(text).servers
-    assert server.gpu == "Gaudi 2"
-
-
-def test_an_image_of_models_names_one_by_its_tag(check):
-    text = """kind: InferenceService
-metadata: {name: a}
-spec:
-  predictor:
-    model:
-      modelFormat: {name: huggingface}
-      storageUri: oci://registry/modelcar-catalog:qwen3-8b
-      resources: {limits: {nvidia.com/gpu: 1}}
-"""
-    (server,) = check(text, gpu="L40S").servers
-    assert server.request["model"] == "qwen3-8b"
 
 
 def test_a_connector_that_takes_no_memory_is_no_flag_that_is_left_out(check):

@@ -473,3 +473,18 @@ def test_a_bare_batch_size_that_is_asked_for_is_answered_with_the_largest(ask):
     answer = ask("training a 350M model from scratch on a 3090, batch size?").answer
     most = answer["limits"]["max_micro_batch_size"]
     assert answer["summary"].startswith(f"{most} sequences in a micro-batch at most. ")
+
+
+def test_the_most_users_keep_the_speed_that_is_wanted(ask):
+    text = "how many users can one L40S serve, mixtral 8x7b awq, 4k tokens each{}"
+    fewer = ask(text.format(", at least 15 tok/s per user")).answer
+    most = fewer["understood_as"]["concurrency"]
+    assert fewer["summary"].startswith(f"{most} requests at once at most at that speed. ")
+    assert fewer["speed"]["targets"][0]["reached"] in ("yes", "likely")
+    assert most < ask(text.format("?")).answer["understood_as"]["concurrency"]
+
+
+def test_what_goes_on_with_an_earlier_question_is_told_what_to_send(ask):
+    (sentence,) = ask("same as before but with the 70b").missing
+    assert sentence.startswith("question: name the model and the GPU in one")
+    assert not ask("hello").missing

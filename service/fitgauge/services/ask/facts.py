@@ -1,5 +1,6 @@
 """What one phrase of a question says, and where it stands; and which of it nothing used."""
 
+import bisect
 import re
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +21,25 @@ class Fact(NamedTuple):
     """Index of its sentence."""
 
 
+_TURN = re.compile(r"^(?:me|user|you|human|q|bot|assistant|ai|chatgpt|a)\s?:", re.I | re.M)
+"""Who speaks, at the start of a line."""
+
+
+def of_last_turns(text: str, facts: Sequence[Fact]) -> list[Fact]:
+    """Return the facts of a dialogue, of each kind of setting those of the last turn that has some;
+    all of another text."""
+    turns = [match.start() for match in _TURN.finditer(text)]
+    if len(turns) < 2:
+        return list(facts)
+    last = {fact.kind: bisect.bisect(turns, fact.start) for fact in facts}
+    return [
+        fact
+        for fact in facts
+        if fact.kind in _OF_ALL_TURNS or bisect.bisect(turns, fact.start) == last[fact.kind]
+    ]
+
+
+_OF_ALL_TURNS = ("hardware", "number")
 _SETTINGS = (
     *("length", "prompt", "output", "tokens", "users", "batch", "global_batch", "accumulation"),
     *("budget", "format", "zero", "rank", "utilization"),

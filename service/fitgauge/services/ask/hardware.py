@@ -32,7 +32,7 @@ _HAD = re.compile(
     r"|mod(?:d?ed)? (?:to|with))\b|用|在|仅|只有|有|单卡|是|只)\s*(?:\w+\s)?[^\w]{0,3}$"
 )
 _ON_ONE = re.compile(
-    r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$|\bout of\s+$"
+    r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$|\b(?:out of|on)\s+$"
 )
 _SUFFICES = re.compile(
     r"\benough\b|\bcan \d+ ?gi?b\b|\bsuffic\w+"

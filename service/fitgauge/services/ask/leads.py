@@ -67,6 +67,12 @@ def most_of(
     return structs.replace(request, concurrency=most), f"{most:,} {noun} at once at most. "
 
 
+def is_too_slow(answer: FitAnswer) -> bool:
+    """Return whether an answer misses a speed that its question wants."""
+    targets = answer.speed.targets if answer.speed else []
+    return any(target.reached in ("unlikely", "no") for target in targets)
+
+
 def to_fit(text: str, understood: Understood, answer: FitAnswer) -> Suggestion | None:
     """Return the change with which the same GPUs hold a model that does not fit, where a text asks
     the most that they hold, or offers the machine's memory; None for other questions."""

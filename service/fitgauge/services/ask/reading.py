@@ -10,7 +10,7 @@ from fitgauge.catalog.scope import closed_model_in, out_of_scope
 from fitgauge.services.ask import engines_meant, formats_meant, intent, model_choice, training_words
 from fitgauge.services.ask.clouds import clouds_in, free_gpu
 from fitgauge.services.ask.commands import Pasted, as_read, pasted_command
-from fitgauge.services.ask.facts import Fact, leftovers
+from fitgauge.services.ask.facts import Fact, leftovers, of_last_turns
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
@@ -95,6 +95,7 @@ class _Choice:
         """The question."""
         self._command = command
         """The command that it holds, of which nothing stands in `_text`."""
+        facts = of_last_turns(text, facts)
         self._facts = formats_meant.with_caches(text, sized_requests(text, facts))
         self._gpus = gpus
         self._names = models

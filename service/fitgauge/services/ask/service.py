@@ -18,7 +18,7 @@ from fitgauge.services.ask.operations import Reading
 from fitgauge.services.ask.rates import MOST_AT_ONCE, requests_a_second
 from fitgauge.services.ask.reading import Reader
 from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
-from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
+from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation, Understood
 from fitgauge.services.ask.topics import is_about
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest, Launch
@@ -32,6 +32,9 @@ Answers = Mapping[Operation, Callable[[Any], Awaitable[msgspec.Struct]]]
 
 _NEEDED = frozenset({"model", "models", "gpu", "gpus", "log"})
 """Fields without which there is no question."""
+
+_ALONE = "question: name the model and the GPU in one; of an earlier one nothing is remembered."
+"""What to send where a text names one of them and asks nothing: it may go on with another text."""
 
 _DIVIDES = next(name for name, engine in ENGINES.items() if engine.line_up is not None)
 """The engine that divides a model over GPUs of several kinds."""
@@ -53,7 +56,9 @@ class AskService:
         """Return what was understood, and the answer where nothing is missing. Raises
         QueueFullError where too many long questions wait."""
         reading = self._reader.read(request.question)
-        missing: list[str] = []
+        missing = (
+            [_ALONE] if reading.operation is None and reading.understood != Understood() else []
+        )
         results: list[msgspec.Struct] = []
         launch: Launch | UnsetType = UNSET
         operation = reading.operation
@@ -170,8 +175,8 @@ class AskService:
                 lead = leads.to_fit_in_words(step, offered=bool(understood.host_memory_gib))
                 most = leads.most_of(text, understood, request, result)
         if most is not None:
-            lead += most[1]
-            result = await self._fit(most[0])
+            result, at_most = await self._at_speed(*most)
+            lead += at_most
         machine = request.host_memory_gib or ENOUGH
         if machine < ENOUGH and result.verdict == "does_not_fit":
             enough = await self._fit(structs.replace(request, host_memory_gib=ENOUGH))
@@ -186,6 +191,21 @@ class AskService:
         if is_about(text, "cache"):
             lead += leads.cache_in_words(result)
         return structs.replace(result, summary=lead + result.summary)
+
+    async def _at_speed(self, request: FitRequest, sentence: str) -> tuple[FitAnswer, str]:
+        """Return the answer with the most that a text asks for, and the sentence that says it; as
+        many requests at once as keep the speed that it wants, where fewer do."""
+        result = await self._fit(request)
+        held, most = 0, request.concurrency or 1
+        while leads.is_too_slow(result) and most - held > 1:
+            middle = (held + most) // 2
+            answer = await self._fit(structs.replace(request, concurrency=middle))
+            held, most = (held, middle) if leads.is_too_slow(answer) else (middle, most)
+        if not held:
+            return result, sentence
+        noun = "request" if held == 1 else "requests"
+        answer = await self._fit(structs.replace(request, concurrency=held))
+        return answer, f"{held:,} {noun} at once at most at that speed. "
 
     async def _without_gpu(self, request: FitRequest, machine: float | None) -> FitAnswer:
         """Return the answer about a machine without a GPU: what of its memory a model takes in the

@@ -27,11 +27,18 @@ _OTHERS = (
 
 _FEWEST = (
     r"\b(?:fewest|least|minim(?:um|al)|min\.?)\s+(?:(?:number|count|amount) of\s+)?"
-    r"(?:gpus?|cards?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s)\b"
+    r"(?:gpus?|cards?|nodes|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s)\b"
 )
 """As few GPUs as will do: "minimum number of H200s"."""
 
-_PARTS = {"{others}": _OTHERS, "{words}": _WORDS, "{senders}": _SENDERS, "{fewest}": _FEWEST}
+_TPS = r"(?:tok(?:en)?s? ?/ ?s(?:ec(?:ond)?)?|tokens? (?:per|a) second|t/s|tps)"
+_PARTS = {
+    "{tps}": _TPS,
+    "{others}": _OTHERS,
+    "{words}": _WORDS,
+    "{senders}": _SENDERS,
+    "{fewest}": _FEWEST,
+}
 
 
 def _rows() -> Iterator[tuple[str, str]]:

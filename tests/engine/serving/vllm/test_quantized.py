@@ -12,6 +12,7 @@ from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm import quantized
+from fitgauge.engine.serving.vllm.compute_capability import expert_tiles
 from fitgauge.engine.serving.vllm.quantized import expert_form
 from fitgauge.engine.serving.vllm.weights import check_parallel, shard_weights
 from fitgauge.engine.unsupported import UnsupportedError
@@ -269,3 +270,12 @@ def test_a_list_of_formats_that_is_shortened_is_said(shortened, basis, codes):
     scheme = published(read_config({**LLAMA, "quantization_config": settings}))
     assert scheme is not None
     assert (scheme.basis, [note.code for note in scheme.warnings]) == (basis, codes)
+
+
+@pytest.mark.parametrize(("inputs", "width"), [({"dtype": "fp4"}, 128), (None, None)])
+def test_quarks_experts_of_4_bit_inputs_are_padded_on_hopper_too(inputs, width):
+    """Qwen3-Next in MXFP4 at tensor 8: experts of 64 take 128."""
+    settings = {"quant_method": "quark", "global_quant_config": {"input_tensors": inputs}}
+    spec = msgspec.structs.replace(spec_of("Qwen/Qwen3-30B-A3B"), quantization=settings)
+    tiles = expert_tiles(spec, "mxfp4", (9, 0))
+    assert (tiles.width if tiles else None) == width

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from bundled_models import spec_of
 from fitgauge.catalog.sizes import nominal_model
@@ -15,6 +16,7 @@ from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm import weights as layout
 from fitgauge.engine.serving.vllm.model_classes import as_started
+from fitgauge.engine.serving.vllm.quirks import head_tied
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import allocator_bytes, rank_weights, ranks
 
@@ -236,3 +238,12 @@ def test_of_a_tower_of_internvl_only_the_attention_is_whole_where_its_heads_do_n
     )
     mlps = 45 * (3200 * 12800 + 12800 + 12800 * 3200)
     assert one - two == 2 * mlps / 2
+
+
+@pytest.mark.parametrize(
+    ("model_type", "language", "tied"),
+    [("cohere2_vision", "cohere2", True), ("muse_glimmer", "", False), ("qwen3_vl", "", None)],
+)
+def test_a_head_is_tied_as_the_class_of_the_language_model_has_it(model_type, language, tied):
+    spec = structs.replace(spec_of("Qwen/Qwen3-8B"), model_type=model_type, language_type=language)
+    assert head_tied(spec) == tied

@@ -4,6 +4,7 @@ for, routers in F32, attention that no kernel runs.
 Every rule was read in the source named and is held to vLLM's own answers on fake GPUs of
 compute capability 8.0, 8.9, 9.0, 10.0 and 12.0 (tests/engine/vllm/data/oracle_more.jsonl)."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -50,17 +51,28 @@ def expert_tiles(
     is padded beyond vLLM's usual.
 
     MXFP4 (gpt-oss): Triton on Hopper takes widths of 64 as they are laid out; TRT-LLM on 10.x
-    and Marlin elsewhere, and where Triton has no kernel, pad the width to 128 and the hidden
-    size to 256. 16 bit: TRT-LLM on 10.x
+    and Marlin elsewhere, where Triton has no kernel and where inputs are in 4 bit too, pad the
+    width to 128 and the hidden size to 256. 16 bit: TRT-LLM on 10.x
     pads the width to 128. Sources: fused_moe/oracle/mxfp4.py and unquantized.py, the round_up
     functions and the order of backends."""
     major = cuda_major(compute_capability)
-    triton = major == HOPPER and not quirks(spec).experts_without_triton
+    triton = major == HOPPER and not (
+        quirks(spec).experts_without_triton or has_inputs_in_4_bit(spec)
+    )
     if form == "mxfp4" and major and not triton:
         return Tiles(128, 256)
     if form is None and major == BLACKWELL and not quirks(spec).experts_not_silu:
         return Tiles(128, 1)
     return None
+
+
+def has_inputs_in_4_bit(spec: ModelSpec) -> bool:
+    """Return whether Quark quantized what goes into the linears to 4 bit, as it did the weights.
+    Source: quark/quark_moe.py, QuarkOCP_MX_MoEMethod (w_mxfp4_a_mxfp4)."""
+    settings = spec.quantization or {}
+    common = settings.get("global_quant_config")
+    inputs = common.get("input_tensors") if isinstance(common, Mapping) else None
+    return isinstance(inputs, Mapping) and inputs.get("dtype") == "fp4"
 
 
 def padded_for(

@@ -96,6 +96,31 @@ def _padded_injection(tensor: Tensor, block: Block) -> Tensor:
     return msgspec.structs.replace(tensor, shape=(rows, *tensor.shape[1:]))
 
 
+MARLIN = frozenset({"awq", "gptq"})
+"""Schemes whose kernels take no narrow outputs. Source: AutoAWQConfig, AutoGPTQConfig."""
+_GATES = ("linear_attn.in_proj_b.weight", "linear_attn.in_proj_a.weight")
+
+
+def with_whole_gates(spec: ModelSpec) -> ModelSpec:
+    """Return `spec` with the two narrow projections of a gated delta net whole on every rank.
+    Source: mamba/gdn/qwen_gdn_linear_attn.py, maybe_disable_tp."""
+    blocks = tuple(
+        msgspec.structs.replace(
+            block,
+            tensors=tuple(
+                msgspec.structs.replace(tensor, split=Split.NONE, units=0)
+                if tensor.name in _GATES
+                else tensor
+                for tensor in block.tensors
+            ),
+        )
+        if any(tensor.name in _GATES for tensor in block.tensors)
+        else block
+        for block in spec.blocks
+    )
+    return msgspec.structs.replace(spec, blocks=blocks)
+
+
 def own_class(spec: ModelSpec) -> ModelSpec:
     """`spec` with the tensors of vLLM's class."""
     blocks = (_block(block, spec) for block in spec.blocks)

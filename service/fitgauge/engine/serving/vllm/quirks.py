@@ -42,7 +42,7 @@ class Quirks(NamedTuple):
     models/nemotron_h.py."""
 
     unquantized_tower: bool = False
-    """Its class builds tower and projector in 16 bits. Source: mllama4.py,
+    """Its class builds tower and projector in 16 bits. Source: the models' own classes; mllama4.py,
     Llama4ForConditionalGeneration (quant_config=None)."""
 
     cache_dtype_ignored: bool = False
@@ -112,7 +112,8 @@ class Quirks(NamedTuple):
     GateLinear with quant_config."""
 
     unquantized_projector: bool = False
-    """Its projector takes no quantization. Source: kimi_k25_vit.py, KimiK25MultiModalProjector."""
+    """Its projector takes no quantization. Source: the models' own classes, nn.Linear;
+    kimi_k25_vit.py, KimiK25MultiModalProjector."""
 
     head_never_tied: bool = False
     """Its head is a weight of its own, whatever its config says. Source: the models' own classes,
@@ -253,10 +254,11 @@ _FLAGS: dict[str, str] = {
         afmoe ernie4_5_moe glm4_moe glm4_moe_lite glm4v_moe hy_v3 param2moe step3p5 step3p7
     """,
     "unquantized_projector": """
-        kimi_k25
+        aria cohere2_vision internvl_chat kimi_k25 llava_next_video llava_onevision paddleocr_vl
+        paligemma voxtral
     """,
     "unquantized_tower": """
-        granite_speech granite_speech_plus llama4
+        granite_speech granite_speech_plus internvl llama4 muse_glimmer
     """,
     "cache_dtype_ignored": """
         falcon
@@ -316,6 +318,15 @@ def quantizes_routers(spec: ModelSpec) -> bool:
 def _both(spec: ModelSpec) -> tuple[Quirks, Quirks]:
     """Return how vLLM treats the model's type and that of its language model."""
     return quirks(spec), _QUIRKS.get(spec.language_type, _NONE)
+
+
+def head_tied(spec: ModelSpec) -> bool | None:
+    """Return whether the head of the model's class, or of its language model's, is the embedding;
+    None where that is as the config says."""
+    both = _both(spec)
+    if any(special.head_always_tied for special in both):
+        return True
+    return False if any(special.head_never_tied for special in both) else None
 
 
 def parts_on_every_stage(spec: ModelSpec) -> frozenset[Part]:

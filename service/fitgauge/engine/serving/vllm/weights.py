@@ -30,14 +30,16 @@ from fitgauge.engine.model.spec import (
 from fitgauge.engine.quantization.scheme import Scheme, is_nominal
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.model_classes import (
+    MARLIN,
     own_class,
     position_bytes,
     table_bytes,
     with_padding,
+    with_whole_gates,
 )
 from fitgauge.engine.serving.vllm.quantized import expert_form, linear_refusal, registered_scheme
 from fitgauge.engine.serving.vllm.quantized import refusal as expert_refusal
-from fitgauge.engine.serving.vllm.quirks import Quirks, parts_on_every_stage, quirks
+from fitgauge.engine.serving.vllm.quirks import Quirks, head_tied, parts_on_every_stage, quirks
 from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
 from fitgauge.engine.weights import sharding
 from fitgauge.engine.weights.rank_bytes import ranks, widened
@@ -75,6 +77,8 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
             tower_by_tensor=special.tower_attention_whole_if_uneven,
         )
     built = with_padding(registered(spec))
+    if scheme.name in MARLIN:
+        built = with_whole_gates(built)
     return sharding.shard_weights(built, registered_scheme(spec, scheme), rules, stored)
 
 
@@ -89,8 +93,9 @@ def registered(spec: ModelSpec) -> ModelSpec:
         spec = msgspec.structs.replace(
             spec, blocks=tuple(_without_head_bias(block) for block in spec.blocks)
         )
-    if special.head_never_tied or special.head_always_tied:
-        spec = _with_head(spec, tied=special.head_always_tied)
+    tied = head_tied(spec)
+    if tied is not None:
+        spec = _with_head(spec, tied=tied)
     if special.own_class:
         return own_class(spec)
     if not (

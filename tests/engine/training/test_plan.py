@@ -12,15 +12,10 @@ from fitgauge.engine.training.estimate import training_need
 from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.validate import runs
 from fitgauge.engine.training.phases import stages
-from fitgauge.engine.training.search.layouts import (
-    Choices,
-    Plan,
-    layouts,
-    pareto,
-    search,
-    throughput,
-)
+from fitgauge.engine.training.search.layouts import Choices, layouts
 from fitgauge.engine.training.search.lower_bounds import Floors, for_all
+from fitgauge.engine.training.search.plans import Plan, pareto, search
+from fitgauge.engine.training.search.throughput import throughput
 from fitgauge.engine.training.workload import TrainingWorkload
 
 THIRTEEN = nominal_model("13b", 13 * 10**9).spec

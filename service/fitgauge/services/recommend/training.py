@@ -15,7 +15,8 @@ from fitgauge.engine.training.estimate import training_stage, training_stages
 from fitgauge.engine.training.odds import training_probability
 from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.profile import TrainingProfile
-from fitgauge.engine.training.search.layouts import Choices, checkpointed, layouts, throughput
+from fitgauge.engine.training.search.layouts import Choices, checkpointed, layouts
+from fitgauge.engine.training.search.throughput import throughput
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing, responses

@@ -12,8 +12,9 @@ from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.pipeline import stage_counts
 from fitgauge.engine.training.parallel.validate import MOST_TENSOR
 from fitgauge.engine.training.profile import TrainingProfile
-from fitgauge.engine.training.search.layouts import Choices, Plan, search
+from fitgauge.engine.training.search.layouts import Choices
 from fitgauge.engine.training.search.lower_bounds import for_all
+from fitgauge.engine.training.search.plans import Plan, search
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit.candidates import Fields
 

@@ -11,8 +11,9 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.performance.flops import peak_tflops
 from fitgauge.engine.training.parallel.validate import check
-from fitgauge.engine.training.search.layouts import A100_FLOPS_PER_BYTE, Choices, layouts
+from fitgauge.engine.training.search.layouts import Choices, layouts
 from fitgauge.engine.training.search.lower_bounds import Bases
+from fitgauge.engine.training.search.throughput import A100_FLOPS_PER_BYTE
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.gpu_count import sent_count

@@ -7,7 +7,8 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import gib
-from fitgauge.engine.training.search.layouts import Choices, Plan
+from fitgauge.engine.training.search.layouts import Choices
+from fitgauge.engine.training.search.plans import Plan
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.training_fit.assumptions import METHOD_TITLES

@@ -13,8 +13,9 @@ from fitgauge.engine.serving.fit import Verdict, verdict
 from fitgauge.engine.training.estimate import training_need, training_stages
 from fitgauge.engine.training.odds import Demand, training_probability
 from fitgauge.engine.training.profile import TrainingProfile
-from fitgauge.engine.training.search.layouts import Choices, Holds, Plan, search
+from fitgauge.engine.training.search.layouts import Choices
 from fitgauge.engine.training.search.lower_bounds import Floors
+from fitgauge.engine.training.search.plans import Holds, Plan, search
 from fitgauge.engine.training.states.offload import checkpoint_bytes
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.errors import InvalidRequestError

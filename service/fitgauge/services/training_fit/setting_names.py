@@ -37,6 +37,10 @@ def _class_of(**values: object) -> Read:
     return lambda text: read(text.rpartition(".")[2])
 
 
+def _holding(part: str, value: object) -> Read:
+    return lambda text: value if part in text else None
+
+
 def _optimizer(text: str) -> str:
     return parsing.optimizer(text.rpartition(".")[2])
 
@@ -51,8 +55,11 @@ def _targets(text: str) -> object:
     alternatives."""
     if text in ("all", "all-linear", "all_linear"):
         return "all_linear"
-    pattern = re.search(r"\(([\w|]+)\)\$?$", text)
-    names = re.findall(r"[A-Za-z]\w+", pattern[1] if pattern else text.replace("*.", ""))
+    pattern = re.search(r"\(([\w|]+)\)(_\w+)?\$?$", text)
+    if pattern is not None:
+        names = [f"{name}{pattern[2] or ''}" for name in pattern[1].split("|")]
+    else:
+        names = re.findall(r"[A-Za-z]\w+", text.replace("*.", ""))
     return [one for name in names for one in _LINEARS.get(name, (name,))] or None
 
 
@@ -172,13 +179,18 @@ _NAMES: Mapping[tuple[str, Read], str] = {
     ("autocasts", _one_of(bfloat16=True, float32=False)): "engine.dtype fsdp_config.dtype",
     ("autocasts", _one_of(float32=False)): "mixed_precision_param",
     ("kernels", _where_on("liger")): _LIGER,
+    ("kernels", _holding("liger", "liger")): "plugins",
     ("kernels", _where_off("none")): "use_liger_kernel",
     ("kernels", _one_of(true="lora", false="none")): "lora_mlp_kernel",
     ("loss", _class_of(
         maskedcrossentropy="full", chunkedcrossentropy="chunked",
         fusedlinearcrossentropy="fused", crossentropyloss="full",
         linearcrossentropyloss="chunked")): "loss_fn._target_ loss._component_ loss",
-    ("loss", _where_on("fused")): _LIGER,
+    ("loss", _holding("cut_cross_entropy", "fused")): "plugins",
+    ("loss", _where_on("fused")):
+        f"{_LIGER} liger_fused_linear_cross_entropy cut_cross_entropy",
+    ("quantize_experts", _where_on(True)): "quantize_moe_experts",
+    ("lora_experts", _where_on(True)): "lora_target_parameters target_parameters",
     ("loss", _where_on("chunked")): "chunked_cross_entropy",
     ("loss", _one_of(chunked_nll="recomputed", nll="full")): "loss_type",
     ("compile", _where_on(True)):

@@ -18,6 +18,8 @@ def put_together(fields: dict[str, Any], gpus: int | None) -> dict[str, object]:
         fields.setdefault("micro_batch_size", batch)
     _targets(fields)
     _batches(fields, gpus or processes)
+    if fields.get("tensor_parallel", 1) == 1:
+        fields.pop("sequence_parallel", None)  # Megatron turns it off then
     _precision(fields)
     _quantization(fields)
     return fields

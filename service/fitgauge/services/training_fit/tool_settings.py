@@ -18,6 +18,7 @@ _PAIR = re.compile(
     rf"|[\"']?(?P<name>{_NAME})[\"']?[ \t]*[:=][ \t]*(?P<value>(?:{_VALUE}){_LISTED}|\{{)?"
     r"|(?P<spoken>[a-z]+_\w{1,60}+)[ \t]+(?P<number>\d+(?:\.\d+)?)\b)"
 )
+_COMMENT = re.compile(r"(?:(?<=\s)|^)#(?: .*)?$", re.MULTILINE)
 _OPENED = re.compile(r"[{}]")
 _BLOCK_LIST = re.compile(
     r"^([ \t]*[\w.-]{1,80}+:)[ \t]*((?:\n[ \t]*-[ \t]+[\w.-]{1,80}+[ \t]*$)+)", re.MULTILINE
@@ -66,7 +67,8 @@ def tool_settings(text: str, gpus: int | None = None) -> dict[str, object]:
     the text does not say how many processes it starts."""
     fields: dict[str, Any] = {}
     rank: dict[str, int] = {}
-    for setting in _settings(_in_brackets(text)):
+    text = _in_brackets(_COMMENT.sub("", text))
+    for setting in _settings(text):
         for key in _meant(setting.name):
             field, read = key
             if field in fields and rank[field] <= FIELDS[key]:

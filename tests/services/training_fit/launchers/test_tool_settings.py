@@ -71,6 +71,24 @@ PASTED = [
     ),
     ("gradient_checkpointing: false\nfsdp_activation_checkpointing: true",
         {"activation_checkpointing": "full"}),
+    (
+        "base_model: Qwen/Qwen3-30B-A3B\nplugins:\n"
+        "  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\nadapter: qlora\n"
+        "quantize_moe_experts: true\nlora_target_modules:\n  - q_proj\n  - v_proj\n"
+        "# micro_batch_size: 8\nmicro_batch_size: 2  # gradient_accumulation_steps: 4\n",
+        {
+            "loss": "fused", "method": "qlora", "quantize_experts": True,
+            "lora_targets": ["q_proj", "v_proj"], "micro_batch_size": 2, "trainer": "axolotl",
+        },
+    ),
+    (
+        "megatron sft --global_batch_size 16 --micro_batch_size 2 --sequence_parallel true"
+        " --expert_model_parallel_size 2 --target_modules linear_qkv linear_proj",
+        {
+            "micro_batch_size": 2, "micro_batches": 2, "expert_parallel": 2,
+            "lora_targets": ["q_proj", "k_proj", "v_proj", "o_proj"], "framework": "megatron",
+        },
+    ),
     ("per_device_eval_batch_size 8, lora_r 32", {"eval_batch_size": 8, "lora_rank": 32}),
     ("How much does LoRA of a 7B need? My stage: 2, the optimizer: I do not know.", {}),
 ]  # fmt: skip
@@ -78,7 +96,7 @@ PASTED = [
 
 @pytest.mark.parametrize(("text", "fields"), PASTED, ids=lambda one: str(one)[:40])
 def test_settings_are_read_under_their_tools_own_names(text, fields):
-    assert tool_settings(text) == fields
+    assert tool_settings(text, 4) == fields
 
 
 SAID = {

@@ -48,8 +48,11 @@ def _words(phrases: Collection[str]) -> re.Pattern[str]:
 
 _TRAINING = _words(_STRONG)
 _WEAK_TRAINING = _words(v.TRAINING)
-DISTILLS = re.compile(r"\bdistil\w* (?:[^\s.,;?!]+ ){1,5}?(?:in|on)?to\b", re.IGNORECASE)
-"""What stands between a teacher and the model that is trained: "distill R1 into Qwen3 8B"."""
+DISTILLS = re.compile(
+    r"\bdistil\w*(?: {2,}| (?:[^\s,;?!]{0,80}[^\s.,;?!] +){1,5}?)(?:in|on)?to\b", re.IGNORECASE
+)
+"""What stands between a teacher and the model that is trained: "distill R1 into Qwen3 8B"; of
+models whose names were cut out, as many spaces."""
 _HAN_TRAINING = re.compile("|".join(v.HAN_TRAINING))
 
 

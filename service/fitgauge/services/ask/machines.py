@@ -118,7 +118,7 @@ _OFFLOADED = re.compile(
 )
 _OFFLOADED_SIZE = re.compile(
     r"\b(?:cpu[-_ ])?offload(?:ing)?[-_ ]?(?:gb|gib)?\W{0,3}(?:of |is )?"
-    r"(?P<after>\d{1,3}(?:\.\d)?) ?(?:gi?b|g)\b"
+    r"(?P<after>\d{1,3}(?:\.\d)?) ?(?:gi?b|g)\b(?! (?:of )?(?:\w+ )?(?:ram|memory)\b)"
     r"|\b(?P<before>\d{1,3}(?:\.\d)?) ?(?:gi?b|g) (?:of )?(?:weights |cpu )?offload(?:ed|ing)?\b",
     re.IGNORECASE,
 )

@@ -16,6 +16,8 @@ def put_together(fields: dict[str, Any], gpus: int | None) -> dict[str, object]:
     batch = fields.pop("batch_size", None)
     if fields.get("trainer") == "torchtune" and batch is not None:
         fields.setdefault("micro_batch_size", batch)
+    if "group_size" in fields:
+        fields.setdefault("algorithm", "grpo")
     _targets(fields)
     _batches(fields, gpus or processes)
     if fields.get("tensor_parallel", 1) == 1:

@@ -42,12 +42,14 @@ _TRAINERS = re.compile(
     r"|\b(?P<class>DPO|KTO|GRPO|RLOO|ORPO|Reward)(?:Config|Trainer)\b"
 )
 """What trains by another algorithm than sft: TRL's scripts and classes."""
+_RECIPE = r"_(?:finetune|dpo)_(?:distributed|single_device)\b"
+"""torchtune's recipes, behind the method."""
 _SIGNS: Mapping[tuple[str, str], re.Pattern[str]] = {
     ("trainer", "unsloth"): re.compile(r"\bFastLanguageModel\b|\bunsloth\b", re.IGNORECASE),
     ("trainer", "axolotl"): re.compile(r"\baxolotl\b|^sequence_len:|^base_model:", re.M | re.I),
     ("trainer", "llama-factory"): re.compile(r"\bllama-?_?factory|\bfinetuning_type\b", re.I),
     ("trainer", "ms-swift"): re.compile(r"\bswift (?:sft|rlhf|pt)\b"),
-    ("trainer", "torchtune"): re.compile(r"\btune run\b|\btorchtune\b", re.IGNORECASE),
+    ("trainer", "torchtune"): re.compile(rf"\btune run\b|\btorchtune\b|{_RECIPE}", re.IGNORECASE),
     ("trainer", "torchtitan"): re.compile(r"\btorchtitan\b|\brun_train\.sh\b", re.IGNORECASE),
     ("trainer", "litgpt"): re.compile(r"\blitgpt\b", re.IGNORECASE),
     ("trainer", "nemo-automodel"): re.compile(r"\bnemo_automodel\b|\bautomodel \S+\.ya?ml\b"),
@@ -55,8 +57,9 @@ _SIGNS: Mapping[tuple[str, str], re.Pattern[str]] = {
     ("trainer", "openrlhf"): re.compile(r"\bopenrlhf\.cli\b"),
     ("framework", "megatron"): re.compile(r"\bpretrain_gpt\.py\b|\bmegatron (?:sft|rlhf|pt)\b"),
     ("trainer", "trl"): re.compile(r"\btrl\.scripts\.|\btrl (?:sft|dpo|kto|grpo|reward)\b"),
-    ("method", "lora"): re.compile(r"\btune run\b[^\n]*?\blora_|\bLoraConfig\(|\bget_peft_model\("),
-    ("method", "full"): re.compile(r"\btune run\b[^\n]*?\bfull_finetune"),
+    ("method", "lora"): re.compile(rf"\blora{_RECIPE}|\bLoraConfig\(|\bget_peft_model\("),
+    ("method", "full"): re.compile(rf"\bfull{_RECIPE}|\bpretrain_gpt\.py\b"),
+    ("offload", "optimizer"): re.compile(r"\boffload_optimizer\b(?![^\n]{0,30}\bnone\b)"),
 }
 """What only a tool's own text has, the most telling first."""
 
@@ -83,7 +86,7 @@ def tool_settings(text: str, gpus: int | None = None) -> dict[str, object]:
         fields.setdefault("algorithm", (trainer["script"] or trainer["class"]).lower())
     if fields.get("algorithm", "sft") != "sft":
         fields.pop("packed", None)  # of supervised training alone
-    if fields or _TRAINERS.search(text):
+    if fields or _TRAINERS.search(text) or re.search(_RECIPE, text):
         for (field, value), sign in _SIGNS.items():
             if field not in fields and sign.search(text):
                 fields[field] = value

@@ -1,0 +1,51 @@
+"""Questions about training, in words and in the names of the tools' own settings."""
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("Distill Qwen3-32B into Qwen3-4B on 4x A100 80GB", "Qwen3-4B"),
+        ("How many GPUs to distill Llama-3.3-70B into Llama-3.1-8B?", "Llama-3.1-8B"),
+    ],
+)
+def test_a_distillation_trains_the_student_that_is_named(ask, text, model):
+    answer = ask(text)
+    assert answer.understood.model == model
+    assert "LoRA" in answer.answer["summary"]
+    assert any("distillation is not estimated" in note for note in answer.missing)
+
+
+@pytest.mark.parametrize("offload", ["cpu offload, 64 GB RAM", "offload, 64 GB of system RAM"])
+def test_what_is_offloaded_is_held_to_the_memory_that_is_said_behind_it(ask, offload):
+    answer = ask(f"Full fine-tune Qwen2.5-7B on 2x4090 with DeepSpeed ZeRO-3 {offload}, fits?")
+    assert answer.understood.host_memory_gib == 64
+    assert answer.answer["summary"].startswith("It does not fit: What is offloaded needs 149")
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        (
+            "Qwen/Qwen3-8B full_finetune_distributed batch_size=2 on 8xH100",
+            {"trainer": "torchtune", "method": "full", "micro_batch_size": 2},
+        ),
+        (
+            "Lightning Fabric Llama 3.2 3B full fine-tune precision=bf16-true A6000",
+            {"trainer": "lightning", "method": "full", "precision": "bf16"},
+        ),
+        (
+            "verl actor_rollout_ref.rollout.n=5 actor_rollout_ref.actor.ppo_mini_batch_size=16"
+            " actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 Qwen3-8B 8xH100",
+            {"trainer": "verl", "algorithm": "grpo", "micro_batch_size": 2, "micro_batches": 5},
+        ),
+        (
+            "Llama-3.1-8B megatron sft --global_batch_size 64 --micro_batch_size 2 on 8xH100",
+            {"framework": "megatron", "micro_batch_size": 2, "micro_batches": 4},
+        ),
+    ],
+)
+def test_settings_of_a_tool_are_read_with_the_gpus_of_the_question(ask, text, fields):
+    understood = ask(text).understood
+    assert {name: getattr(understood, name) for name in fields} == fields

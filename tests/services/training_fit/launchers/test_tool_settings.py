@@ -53,6 +53,7 @@ PASTED = [
         {
             "tensor_parallel": 4, "pipeline_parallel": 2, "activation_checkpointing": "selective",
             "sequence_parallel": True, "sequence_length": 4096, "framework": "megatron",
+            "method": "full",
         },
     ),
     (

@@ -35,8 +35,9 @@ from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.service import Recommender
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.service import TrainingFitService
-from fitgauge.services.training_plan import service as planning
+from fitgauge.services.training_plan import method_search
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+from fitgauge.services.training_plan.service import Planner
 
 PROFILES = load_engines()
 
@@ -328,9 +329,9 @@ def test_a_plan_over_64_cards_estimates_and_plays_few_of_the_hundreds_of_layouts
     """Every number of cards has up to 100 layouts, each in three ways of checkpointing:
     most cannot fit, or are no better."""
     calls = Counter()
-    need, forward, backward = planning.training_need, Tape._forward, Tape._backward
+    need, forward, backward = method_search.training_need, Tape._forward, Tape._backward
     monkeypatch.setattr(
-        planning, "training_need", lambda *given: calls.update(["layouts"]) or need(*given)
+        method_search, "training_need", lambda *given: calls.update(["layouts"]) or need(*given)
     )
     monkeypatch.setattr(
         Tape,
@@ -341,9 +342,7 @@ def test_a_plan_over_64_cards_estimates_and_plays_few_of_the_hundreds_of_layouts
         Tape, "_backward", lambda *given: calls.update(["passes"]) or backward(*given)
     )
     request = TrainingPlanRequest(model=name, gpu="H100", **{"sequence_length": 4096, **settings})
-    answer = planning.Planner(load_training()).answer(
-        request, SNAPSHOT.model(name), bundled().find("H100")
-    )
+    answer = Planner(load_training()).answer(request, SNAPSHOT.model(name), bundled().find("H100"))
     assert answer.total >= 8
     assert calls["layouts"] <= layouts
     assert calls["passes"] <= passes

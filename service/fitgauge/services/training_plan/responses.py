@@ -1,37 +1,18 @@
 """Parts of a plan answer: summary, layout in words, understood_as."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
-from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import gib
-from fitgauge.engine.training.search.layouts import Choices
 from fitgauge.engine.training.search.plans import Plan
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.training_fit.assumptions import METHOD_TITLES
 from fitgauge.services.training_fit.launchers.registry import tool_of
 from fitgauge.services.training_plan.choices import named_framework
+from fitgauge.services.training_plan.method_search import MethodPlans
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
-
-
-@dataclass(frozen=True, slots=True)
-class MethodPlans:
-    """The plans of one method."""
-
-    base: TrainingWorkload
-    """What every layout has in common."""
-    choices: Choices
-    """What was searched."""
-    plans: list[Plan]
-    """The plans, the best first."""
-    sure: list[Plan]
-    """Those of them that surely fit."""
-    tool_defaults: Note | None = None
-    """Which settings are a tool's."""
-
 
 SMALLER: Mapping[Method, tuple[Method, ...]] = {
     "full": ("lora", "qlora"),

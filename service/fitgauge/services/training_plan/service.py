@@ -1,6 +1,6 @@
 """plan_training: which layouts train this model, on how many GPUs?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType, convert, structs
 
@@ -10,59 +10,32 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving.fit import Verdict, verdict
-from fitgauge.engine.training.estimate import training_need, training_stages
-from fitgauge.engine.training.odds import Demand, training_probability
+from fitgauge.engine.training.estimate import training_stages
+from fitgauge.engine.training.odds import training_probability
 from fitgauge.engine.training.profile import TrainingProfile
-from fitgauge.engine.training.search.layouts import Choices
-from fitgauge.engine.training.search.lower_bounds import Floors
-from fitgauge.engine.training.search.plans import Holds, Plan, search
+from fitgauge.engine.training.search.plans import Plan
 from fitgauge.engine.training.states.offload import checkpoint_bytes
-from fitgauge.engine.training.workload import Method, TrainingWorkload
+from fitgauge.engine.training.workload import Method
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import responses
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.pages import take_page
 from fitgauge.services.common.schemas import Suggestion
-from fitgauge.services.common.unsupported import hint
 from fitgauge.services.training_fit import loading
 from fitgauge.services.training_fit.assumptions import METHOD_TITLES
-from fitgauge.services.training_fit.degree_candidates import whole_nodes
-from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.framework_variants import other_choices, widened
 from fitgauge.services.training_fit.launchers.command import unsupported_settings
-from fitgauge.services.training_fit.launchers.registry import defaults_note, tool_of
+from fitgauge.services.training_fit.launchers.registry import tool_of
 from fitgauge.services.training_fit.quantized_checkpoints import notes as quantized_notes
 from fitgauge.services.training_fit.ranks import training_rank_answers
 from fitgauge.services.training_fit.result import fullest
 from fitgauge.services.training_fit.run import run_in_words, training_run
 from fitgauge.services.training_fit.run_schemas import TrainingRun
 from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_fit.support import refusal
-from fitgauge.services.training_plan.choices import (
-    bases_of,
-    between,
-    choices_of,
-    filled_settings,
-    refuse_impossible,
-    sent_settings,
-    settled_frameworks,
-    split_choices,
-    splits_layers,
-    splits_sequences,
-    started,
-    wider,
-)
 from fitgauge.services.training_plan.launch import plan_launch
-from fitgauge.services.training_plan.responses import (
-    SMALLER,
-    MethodPlans,
-    echo,
-    in_turns,
-    layout_text,
-    summary,
-)
+from fitgauge.services.training_plan.method_search import MethodPlans, MethodSearch
+from fitgauge.services.training_plan.responses import SMALLER, echo, in_turns, layout_text, summary
 from fitgauge.services.training_plan.schemas import (
-    Objective,
     PlanAnswer,
     TrainingPlanAnswer,
     TrainingPlanRequest,
@@ -182,91 +155,8 @@ class Planner:
     def _search(
         self, request: TrainingPlanRequest, model: Model, match: GpuMatch, checkpoint: Checkpoint
     ) -> MethodPlans:
-        """Return the plans of one method, in the order of the objective. Raises
-        InvalidRequestError where no layout of it can run."""
-        accelerator, choices = match.accelerator, choices_of(request, model, match)
-        bases, widest = bases_of(request, model, accelerator), choices.counts[-1]
-        frameworks = settled_frameworks(bases, choices.frameworks, widest)
-        base = bases(frameworks[0], widest)
-        choices = structs.replace(
-            choices,
-            frameworks=frameworks,
-            splits_sequences=splits_sequences(request, base),
-            splits_layers=splits_layers(request, base),
-        )
-        refused = refusal(started(request, base), accelerator)
-        if refused is not None:
-            hint_text, field = hint(refused), refused.parameter
-            raise InvalidRequestError(
-                refused.reason, hint=hint_text, field=field, code="unsupported"
-            )
-        floors = Floors(model.spec, bases, self._profile)
-
-        def need(workload: TrainingWorkload) -> Demand:
-            checkpoint()
-            return training_need(model.spec, workload, self._profile)
-
-        def is_sure(demand: Demand) -> bool:
-            chance = training_probability(demand, accelerator.usable, self._profile)
-            return verdict(chance) == "fits"
-
-        def plans_of(chosen: Choices, holds: Holds | None = None) -> list[Plan]:
-            usable = accelerator.usable.expected
-            return search(model.spec, bases, chosen, need, usable, floors, holds)
-
-        def plans_of_parts(chosen: Choices) -> list[Plan]:
-            parts = split_choices(request, base, chosen)
-            return [plan for part in parts for plan in plans_of(part)]
-
-        def sure_of(plans: Iterable[Plan]) -> list[Plan]:
-            return [plan for plan in plans if is_sure(plan.demand)]
-
-        searched: set[int] = set()
-
-        def slower_but_sure(plans: Sequence[Plan]) -> list[Plan]:
-            """Return the plans of the fewest GPUs that surely hold the model where none of the
-            fastest plans on so many does."""
-            by_count = {plan.workload.gpus: plan.workload for plan in plans}
-            for count, workload in sorted(by_count.items()):
-                if count == _fewest(sure_of(plans)):
-                    break
-                if count in searched:
-                    continue
-                searched.add(count)
-                batch = workload.data_parallel * workload.micro_batch_size * workload.micro_batches
-                of_count = structs.replace(choices, counts=(count,), global_batch_size=batch)
-                parts = split_choices(request, base, of_count)
-                if more := [plan for part in parts for plan in plans_of(part, is_sure)]:
-                    return more
-            return []
-
-        refuse_impossible(bases, model, choices)
-        plans, tried = plans_of_parts(choices), 0
-        while True:
-            if not plans and len(choices.counts) > 1 and "megatron" in choices.frameworks:
-                # equal stages may need other counts than powers of two
-                most = choices.counts[-1]
-                nodes = sorted(n for n in whole_nodes(model.spec) if tried < n <= most)
-                of_nodes = structs.replace(choices, counts=tuple(nodes), frameworks=("megatron",))
-                plans = plans_of(of_nodes)
-            plans += slower_but_sure(plans)
-            more = None if sure_of(plans) else wider(request, choices)
-            if more is None:
-                break
-            choices, tried = more, choices.counts[-1]
-            plans += plans_of_parts(structs.replace(choices, counts=choices.counts[-1:]))
-        for count in sorted({_fewest(plans), _fewest(sure_of(plans))}):
-            for part in between(request, choices, count):
-                plans += plans_of_parts(part)
-        plans += slower_but_sure(plans)
-        objective, sure = request.objective or "fewest_gpus", sure_of(plans)
-        plans.sort(key=lambda plan: _order(plan, objective, plan not in sure))
-        taken = defaults_note(
-            sent_settings(request),
-            filled_settings(request, model, accelerator, choices.frameworks[0], widest),
-            workload_fields(base, accelerator, 1, model),
-        )
-        return MethodPlans(base, choices, plans, sure, taken)
+        """Return the plans of one method. Raises InvalidRequestError where no layout can run."""
+        return MethodSearch(request, model, match, self._profile, checkpoint).found()
 
     def _verdict(self, plan: Plan, accelerator: Accelerator) -> Verdict:
         return verdict(training_probability(plan.demand, accelerator.usable, self._profile))
@@ -355,17 +245,3 @@ def _loading_warnings(
         if workload.framework in ("fsdp", "deepspeed")
         for note in loading.of_no_count(model.spec, workload, accelerator)
     ]
-
-
-def _fewest(plans: Iterable[Plan]) -> int:
-    """Return the least GPUs of a plan, 0 for none."""
-    return min((plan.workload.gpus for plan in plans), default=0)
-
-
-def _order(plan: Plan, objective: Objective, tight: bool) -> tuple[float, ...]:
-    """Return the sort key: certain plans before tight ones, which may run out of memory."""
-    if objective == "fastest":
-        return (tight, -plan.throughput)
-    if objective == "cheapest":
-        return (tight, -plan.efficiency, plan.workload.gpus)
-    return (tight, plan.workload.gpus, -plan.throughput)

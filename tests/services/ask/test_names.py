@@ -12,6 +12,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.ask import topics, vocabulary
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader
+from fitgauge.services.ask.rows import rows
 
 SNAPSHOT = Snapshot()
 MODELS = ModelNames(SNAPSHOT)
@@ -173,6 +174,5 @@ def test_a_number_behind_a_name_that_counts_is_none_of_it():
 
 
 def test_every_topic_has_its_rows_in_one_place():
-    rows = [topic for topic, _ in topics._rows()]
-    blocks = [topic for topic, _ in itertools.groupby(rows)]
+    blocks = [topic for topic, _ in itertools.groupby(topic for topic, _ in rows("topics"))]
     assert sorted(blocks) == sorted(get_args(topics.Topic))

@@ -73,9 +73,7 @@ def _group(parts: list[Any]) -> Iterator[Fact]:
             before = "memory"
             continue
         token = part.value
-        if part.type == "NUM" and count is not None and token.value > _MOST_IN_A_NODE:
-            memory = memory or float(token.value)
-        elif part.type in ("COUNT", "NUM"):
+        if part.type in ("COUNT", "NUM"):
             counted = part.type
             count = min(int(token.value) * (count or 1), _MOST_GPUS + 1)
         elif part.type == "MACHINES":
@@ -91,8 +89,6 @@ def _group(parts: list[Any]) -> Iterator[Fact]:
         elif part.type == "MAC":
             mac = True
         before = part.type
-    if machines and count:
-        count, machines = count * machines, None
     if count is not None and count > _MOST_GPUS:
         count = None
     tokens = [part[2] if _kind(part) == "memory" else part.value for part in parts]

@@ -46,24 +46,18 @@ model: MODEL
 
 ?setting: length | prompt | output | users | batch | samples | epochs | data | degree | cache
         | budget | rate | format | engine | trainer | framework | method | utilization | speed
-        | first_token | cached
+        | first_token | cached | hardware_after
 
-length: LENGTH | LENGTH NUM | LENGTH NUM TOKENS | NUM LENGTH | NUM TOKENS LENGTH
-      | NUM TOKENS             -> tokens
-      | LENGTH counted part*   -> hardware_after
-prompt: PROMPT | PROMPT NUM | PROMPT NUM TOKENS | NUM PROMPT | NUM TOKENS PROMPT
-      | PROMPT counted part*   -> hardware_after
-output: OUTPUT | OUTPUT NUM | OUTPUT NUM TOKENS | NUM OUTPUT | NUM TOKENS OUTPUT
-      | OUTPUT counted part*   -> hardware_after
-users: USERS | USERS NUM | NUM USERS
-     | USERS counted part*     -> hardware_after
-batch: BATCH | BATCH NUM | NUM BATCH
-     | BATCH NUM TOKENS       -> tokens
-     | BATCH counted part*     -> hardware_after
+_named{kind}: kind | kind NUM | NUM kind
+_tokens{kind}: _named{kind} | kind NUM TOKENS | NUM TOKENS kind
+hardware_after: (LENGTH | PROMPT | OUTPUT | USERS | BATCH | EPOCHS) counted part*
+length: _tokens{LENGTH} | NUM TOKENS -> tokens
+prompt: _tokens{PROMPT}
+output: _tokens{OUTPUT}
+users: _named{USERS}
+batch: _named{BATCH} | BATCH NUM TOKENS -> tokens
 samples: NUM SAMPLES | SAMPLES
-epochs: EPOCHS | EPOCHS NUM | NUM EPOCHS
-      | EPOCHS NUM SAMPLES     -> samples
-      | EPOCHS counted part*   -> hardware_after
+epochs: _named{EPOCHS} | EPOCHS NUM SAMPLES -> samples
 data: PARAMS TOKENS
 degree: _degree NUM | _degree
 _degree: TP | PP | DP | EP | RANK | ZERO | GLOBAL_BATCH | ACCUMULATION

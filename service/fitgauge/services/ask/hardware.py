@@ -42,7 +42,6 @@ _SUFFICES = re.compile(
 """Words by which the memory of a text is what somebody has."""
 _OWN = re.compile(r"\b(?:have|has|got|my|own|only|our)\b|我|只有|手上|现有|本地")
 _AVOIDED = re.compile(r"\b(?:instead of|rather than)\b[^.,;?!，]{0,24}$")
-_LACKED = re.compile(r"\b(?:without|not|less than|more than|than)\s*(?:\w+\s)?$")
 
 _SLICE = re.compile(r"\b\dg\.\d{1,3}gb\b", re.IGNORECASE)
 """A slice of a GPU as MIG names it."""
@@ -244,12 +243,13 @@ class _Choice(NamedTuple):
             count = added
         if machines == 1:
             count = count_in_all(self.text, count)
-        if (part := _SLICE.search(self.text)) is not None:
-            first = self._sliced(first, part[0])
+        name = first.value.name
+        if (part := _SLICE.search(self.text)) and self.gpus.find(f"{name} {part[0]}"):
+            name = f"{name} {part[0]}"  # "3g.40gb on an H100"
         everything = (*named, *near)
         memory = next((one.memory for one in everything if one.memory is not None), None)
         ram = next((one.ram for one in everything if one.ram is not None), None)
-        return Hardware(first.value.name, count, memory, ram, True, any(one.mac for one in named))
+        return Hardware(name, count, memory, ram, True, any(one.mac for one in named))
 
     def _opened(self, one: Hardware) -> Hardware:
         """Return the GPUs of a cloud's machine in place of its name: those that the text counts
@@ -278,30 +278,19 @@ class _Choice(NamedTuple):
             and fact.sentence in self.questions
         ]
 
-    def _sliced(self, fact: Fact, part: str) -> Fact:
-        """Return a GPU as the slice of it that the text names elsewhere: "3g.40gb on an H100"."""
-        name = f"{fact.value.name} {part}"
-        if part in fact.value.name.lower() or self.gpus.find(name) is None:
-            return fact
-        return fact._replace(value=msgspec.structs.replace(fact.value, name=name))
-
     def _unnamed(self, bare: Sequence[Fact]) -> Hardware | None:
         """Return GPUs that a sentence describes by memory or number alone."""
-        if not bare:
-            return None
-        sized = [fact for fact in bare if fact.value.memory is not None or fact.value.mac]
-        own = [fact for fact in sized if _OWN.search(self._before(fact))]
-        strong = [fact for fact in sized if fact.value.named or fact.value.count is not None]
-        each = [fact for fact in sized if fact.value.memory and (fact.value.count or 0) > 1]
-        chosen = next(iter(each or own or strong or sized), None)
+        described = [fact for fact in bare if fact.value.memory is not None or fact.value.mac]
+        sized = [fact.value for fact in described]
+        own = [fact.value for fact in described if _OWN.search(self._before(fact))]
+        several = [one for one in sized if (one.count or 0) > 1]
         counts = [fact.value.count for fact in bare if fact.value.count is not None]
-        if chosen is None:
+        if not sized:
             in_all = count_in_all(self.text, counts[0]) if counts else None
             return Hardware(None, in_all, None, None, True) if counts else None
-        one: Hardware = chosen.value
-        count = one.count if (one.count or 0) > 1 else max(counts, default=None)
-        count = count_in_all(self.text, count)
-        return Hardware(None, count, one.memory, one.ram, one.named, one.mac)
+        one: Hardware = (several or own or sized)[0]
+        count = one.count if several else max(counts, default=None)
+        return msgspec.structs.replace(one, count=count_in_all(self.text, count), machines=None)
 
     def _before(self, fact: Fact) -> str:
         """Return what stands before a fact, in small letters."""
@@ -322,7 +311,7 @@ class _Choice(NamedTuple):
             return False
         if (one.count or 0) > 1:
             return True
-        if _LACKED.search(before) or (_NEEDED.search(before) and not _ON_ONE.search(before)):
+        if _NEEDED.search(before) and not _ON_ONE.search(before):
             return False
         if self.terse or not self.text[fact.end :].strip(" ?!.。？！"):
             return True

@@ -3,7 +3,8 @@
 Chinese, Japanese and Korean have no spaces between words: their phrases are in `vocabulary`."""
 
 import re
-from importlib.resources import files
+
+from fitgauge.services.ask.rows import rows
 
 _COUNTED = (
     r"(?= (?:(?:видео)?карт|kart|gpu|\w+(?:s|en|ern|i|ów|ов|ей|ий)\b"
@@ -11,8 +12,7 @@ _COUNTED = (
 )
 """What follows where things are counted, and no memory."""
 
-_TABLE = (files("fitgauge.services.ask") / "languages.tsv").read_text("utf-8").splitlines()
-_WORDS = dict(row.split("\t") for row in _TABLE if not row.startswith("#"))
+_WORDS = dict(rows("languages"))
 """Forms of words, by their meaning."""
 
 _MEANINGS = tuple(_WORDS)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fitgauge.catalog.name_parts import in_latin
 from fitgauge.services.ask.languages import in_english
+from fitgauge.services.ask.rows import rows
 from fitgauge.services.ask.spoken import in_digits
 
 _PIECE = re.compile(
@@ -29,34 +30,8 @@ _SWITCHED_OFF = re.compile(
 """A setting of a configuration that is off: it is not said."""
 
 _REWRITTEN: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
-    # Two hyphens of a flag as a text editor joins them
-    (r"(?<!\S)[—–](?=[a-z][a-z-]+\b)", "--"),
-    # Several GPUs of a name that ends in Ti: "two 4060 Tis"
-    (r"(?i)(\b\d{4} ?ti)s\b", r"\1"),
-    # A share without its zero: "--gpu-memory-utilization .9"
-    (r"(?<=[\s=:])\.(?=\d)", "0."),
-    # Workstation GPUs without their brand: "6000 pro"
-    (
-        r"(?i)(?:(?<![\w.-])|(?<=\dx))(?<!rtx )(?<!rtx pro )([2-6][05]00)(?= (?:ada|pro)\b)",
-        r"rtx \1",
-    ),
-    # NVIDIA's tool where it trains, which is the name of a model too
-    (
-        r"(?i)\bnemo(?= (?:(?:q|do)?lora|peft|sft)\b)"
-        r"|(?<=\bin )nemo\b(?! \d)|(?<=\bwith )nemo\b(?! \d)|(?<=\busing )nemo\b(?! \d)",
-        "nemo framework",
-    ),
     # A setting of a chart or a configuration: maxModelLen: 8192
     (r"\b[a-z]+(?:[A-Z][a-z]+)+(?=[\"']?\s*[:=])", lambda key: re.sub(r"(?=[A-Z])", "_", key[0])),
-    # llama.cpp's flag of the context, outside of its command too
-    (r"(?<!\S)-c(?=[ =]\d{3})", "--ctx-size"),
-    # verl's program of every algorithm, where an argument says which
-    (r"(?s)\bmain_ppo\b(?=.*\badv_estimator\b)", "main"),
-    # A value that is left for another one: "from 8192 to 32768"
-    (
-        r"(?i)\b(?:from|von|de|da)\s+\d[\d.,]*k?\s+(?:\w+\s+)?(?:to|auf|bis|à|a|para)\s+(?=\d)",
-        "to ",
-    ),
     # The indices of the GPUs that a command is given
     (
         r"\b(?:CUDA|NVIDIA|HIP|ROCR)_VISIBLE_DEVICES\W{1,3}(\d{1,2}(?:,\d{1,2}){0,15})",
@@ -67,18 +42,7 @@ _REWRITTEN: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
         r"(--config\s+[a-z]+\d?)(?:_(\d))?/(\d+(?:\.\d+)?B)_",
         lambda name: f"{name[1]}{'.' + name[2] if name[2] else ''} {name[3]} ",
     ),
-    # What is in use of memory: "22 of 24 GB"
-    (r"(?i)\b\d+(?:\.\d+)?\s?(?:gi?b?)?(?: out)? of (?=\d+(?:\.\d+)? ?gi?b\b)", ""),
-    # The rank of adapters in a configuration
-    (r"(?<![\w-])r ?= ?(?=\d)", "lora rank "),
-    # Kubernetes' name of GPUs before their number
-    (r"(?i)\b(?:nvidia|amd|intel)\.com/gpu[\"']?\s*[:=]?\s*[\"']?(?=\d)", "gpus x"),
-    # A prompt and its answer: "4k in, 1k out"
-    (
-        r"(?i)(\d[\d,.]{0,9}k?)(\s+tokens?)?\s+in\b"
-        r"([\s,/+&]{0,4}(?:and\s+)?\d[\d,.]{0,9}k?)(\s+tokens?)?\s+out\b",
-        r"\1\2 input\3\4 output",
-    ),
+    *((pattern, meant) for pattern, meant, _ in rows("rewrites")),
 )
 _REWRITES = tuple((re.compile(written), meant) for written, meant in _REWRITTEN)
 """Ways to write, each as the readers of pieces know it, in the order in which they are tried."""

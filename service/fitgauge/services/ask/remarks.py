@@ -2,9 +2,9 @@
 
 import math
 import re
-from importlib.resources import files
 
 from fitgauge.services.ask.intent import DISTILLS
+from fitgauge.services.ask.rows import rows
 from fitgauge.services.ask.topics import is_about
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
@@ -28,10 +28,9 @@ _WITHOUT_GPU = (
     "gpu: runs without one are not estimated. What a model needs on a GPU is about what it needs in"
     " the memory of the machine."
 )
-_TABLE = (files("fitgauge.services.ask") / "remarks.tsv").read_text("utf-8").splitlines()
 _REMARKS = [
     (re.compile(pattern.replace("{distills}", DISTILLS.pattern)), sentence)
-    for pattern, sentence in (row.split("\t") for row in _TABLE if not row.startswith("#"))
+    for pattern, sentence in rows("remarks")
 ]
 """The first is of draft models, the second of distillation."""
 

@@ -51,13 +51,9 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     quantizations: _Several = None
     kv_cache_dtype: Annotated[str | None, doc("Number format of the KV cache.")] = None
     kv_cache_dtypes: _Several = None
-    language_model_only: Annotated[
-        bool | None, doc("Whether a model that also sees is served for text alone.")
-    ] = None
+    language_model_only: Annotated[bool | None, doc("A model that also sees, for text.")] = None
     context_length: Annotated[int | None, doc("Tokens of a request.")] = None
-    context_lengths: Annotated[
-        list[int] | None, doc("Where the question sets several side by side.")
-    ] = None
+    context_lengths: Annotated[list[int] | None, doc("Several side by side.")] = None
     prompt_tokens: Annotated[int | None, doc("Of a request.")] = None
     output_tokens: Annotated[int | None, doc("Of its answer.")] = None
     concurrency: Annotated[int | None, doc("Requests at once.")] = None
@@ -78,14 +74,10 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     sequence_length: Annotated[int | None, doc("Tokens of a training sequence.")] = None
     micro_batch_size: Annotated[int | None, doc("Sequences per GPU and forward pass.")] = None
     global_batch_size: Annotated[int | None, doc("Sequences of one optimizer step.")] = None
-    micro_batches: Annotated[
-        int | None, doc("Forward passes of a step: gradient accumulation.")
-    ] = None
+    micro_batches: Annotated[int | None, doc("Forward passes of a step.")] = None
     samples: Annotated[int | None, doc("Samples of the data set.")] = None
     epochs: Annotated[int | None, doc("Passes over them.")] = None
-    token_budget: Annotated[
-        int | None, doc("Training tokens; 1,000,000 where a time without data is meant.")
-    ] = None
+    token_budget: Annotated[int | None, doc("Training tokens; 1,000,000 of a time alone.")] = None
     save_steps: Annotated[int | None, doc("Steps between checkpoints, where disk is meant.")] = None
     merge: Annotated[bool | None, doc("Whether adapters are merged into their base.")] = None
     tensor_parallel: Annotated[int | None, doc("Tensor-parallel ranks.")] = None
@@ -96,9 +88,7 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     fsdp_version: Annotated[int | None, doc("Of FSDP: 1 or 2.")] = None
     precision: Annotated[str | None, doc("Of a training's products: fp8.")] = None
     compile: Annotated[bool | None, doc("torch.compile.")] = None
-    optimizer_in_backward: Annotated[
-        bool | None, doc("Whether every parameter steps in the backward pass.")
-    ] = None
+    optimizer_in_backward: Annotated[bool | None, doc("Steps in the backward pass.")] = None
     group_size: Annotated[int | None, doc("Completions of one prompt.")] = None
     optimizer: Annotated[str | None, doc("Optimizer.")] = None
     offload: Annotated[str | None, doc("What lives in host memory.")] = None
@@ -108,17 +98,10 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     zero_stage: Annotated[int | None, doc("ZeRO stage.")] = None
     lora_rank: Annotated[int | None, doc("Rank of adapters.")] = None
     gpu_memory_utilization: Annotated[
-        float | None,
-        doc(
-            "Share of the GPU that the engine may use; of what others leave where they hold a part."
-        ),
+        float | None, doc("Share of the GPU that the engine may use, of what others leave.")
     ] = None
     host_memory_gib: Annotated[
-        float | None,
-        doc(
-            "Memory of the machine for what is offloaded [GiB]; 64 where no size is"
-            " said, 4096 where it is what is asked."
-        ),
+        float | None, doc("Memory of the machine [GiB]; 64 where offered, 4096 where asked for.")
     ] = None
     other_memory_gib: Annotated[float | None, doc("Memory of each GPU that others hold [GiB].")] = (
         None
@@ -126,12 +109,8 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     min_tokens_per_second_per_request: Annotated[
         float | None, doc("Speed to reach, of one request [tokens/s].")
     ] = None
-    max_seconds_to_first_token: Annotated[
-        float | None, doc("Time to a first token to keep [s].")
-    ] = None
-    prefix_cache_hit_rate: Annotated[
-        float | None, doc("Share of prompts that the prefix cache holds.")
-    ] = None
+    max_seconds_to_first_token: Annotated[float | None, doc("Time to a first token [s].")] = None
+    prefix_cache_hit_rate: Annotated[float | None, doc("Share of prompts that it holds.")] = None
     max_usd_per_hour: Annotated[float | None, doc("Budget [USD/h].")] = None
     flags: Annotated[dict[str, Any] | None, doc("What a command in the question sets besides.")] = (
         None

@@ -3,9 +3,9 @@
 import itertools
 import operator
 import re
-from collections.abc import Iterator
-from importlib.resources import files
 from typing import Literal
+
+from fitgauge.services.ask.rows import rows
 
 Topic = Literal[
     "question", "gpus", "need", "memory", "models", "count of gpus", "it fits", "plan", "log",
@@ -41,20 +41,16 @@ _PARTS = {
 }
 
 
-def _rows() -> Iterator[tuple[str, str]]:
-    """Yield each row of the table, with its parts in full."""
-    table = (files("fitgauge.services.ask") / "topics.tsv").read_text("utf-8")
-    for row in table.splitlines():
-        if not row.startswith("#"):
-            topic, pattern = row.split("\t")
-            for part, meaning in _PARTS.items():
-                pattern = pattern.replace(part, meaning)
-            yield topic, pattern
+def _full(pattern: str) -> str:
+    """Return a pattern with its parts in full."""
+    for part, meaning in _PARTS.items():
+        pattern = pattern.replace(part, meaning)
+    return pattern
 
 
 _TOPICS = {
-    topic: re.compile("|".join(pattern for _, pattern in rows), re.IGNORECASE)
-    for topic, rows in itertools.groupby(_rows(), operator.itemgetter(0))
+    topic: re.compile("|".join(_full(pattern) for _, pattern in group), re.IGNORECASE)
+    for topic, group in itertools.groupby(rows("topics"), operator.itemgetter(0))
 }
 
 

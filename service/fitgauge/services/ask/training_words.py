@@ -3,18 +3,17 @@ activations are kept."""
 
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 
+from fitgauge.services.ask.rows import rows
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
 _EIGHT_BIT_ADAM = (
     r"(?:8[- ]?bits?|int8)[- ](?:paged[- ])?adamw?\b|(?<![a-z])adamw?[- _]?8[- _]?bits?"
     r"|8[- ]?bit optimi[sz]er"
 )
-_TABLE = (files("fitgauge.services.ask") / "settings.tsv").read_text("utf-8").splitlines()
 _ROWS = [
     (field, value, pattern.replace("{adam8}", _EIGHT_BIT_ADAM))
-    for field, value, pattern in (row.split("\t") for row in _TABLE if not row.startswith("#"))
+    for field, value, pattern in rows("settings")
 ]
 _SETTINGS = [
     (field, value, re.compile(pattern, re.IGNORECASE)) for field, value, pattern in reversed(_ROWS)

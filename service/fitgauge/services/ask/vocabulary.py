@@ -5,20 +5,19 @@ No GPU and no model stands there: those words come from the catalog and the snap
 
 import itertools
 from collections.abc import Mapping
-from importlib.resources import files
 from types import MappingProxyType
 
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.ask.rows import rows
 
 Phrase = tuple[str, ...]
 """Latin words in small letters, without what separates them: ("max", "model", "len")."""
 Meaning = tuple[str, str | None]
 """The kind of token, and what it names where it names anything."""
 
-_TABLE = (files("fitgauge.services.ask") / "vocabulary.tsv").read_text("utf-8").splitlines()
 _ROWS = [
     (kind, name or None, text)
-    for kind, name, texts in (row.split("\t") for row in _TABLE if not row.startswith("#"))
+    for kind, name, texts in rows("vocabulary")
     for text in texts.split("|")
 ]
 

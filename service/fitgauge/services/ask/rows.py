@@ -1,4 +1,4 @@
-"""The tables of words beside the modules that read them."""
+"""Tables of words, each a file with tabs."""
 
 from importlib.resources import files
 

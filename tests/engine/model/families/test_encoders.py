@@ -6,6 +6,7 @@ from counted_models import counted_models
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.mixers import Attention, CrossAttention
 from fitgauge.engine.model.spec import Part
+from notes import codes
 
 MODELS = counted_models("encoders.json", "encoder_decoders.json", "dual_encoders.json")
 
@@ -99,3 +100,12 @@ def test_context_leaves_out_rows_no_token_uses(model_type, context):
 def test_an_encoder_without_a_dtype_is_full_precision(model_type):
     """Configs that name no dtype are older than the key, and their weights are F32."""
     assert read_config({"model_type": model_type}).dtype == "F32"
+
+
+@pytest.mark.parametrize("model_type", ["t5", "t5gemma"])
+def test_an_encoder_alone_says_nothing_of_cross_attention(model_type):
+    name = "T5EncoderModel" if model_type == "t5" else "T5GemmaEncoderModel"
+    both = read_config({"model_type": model_type})
+    alone = read_config({"model_type": model_type, "architectures": [name]})
+    assert codes(both.notes) == {("source-length-assumed", "context_length")}
+    assert alone.notes == ()

@@ -86,30 +86,46 @@ def read_bart(config: Config, dialect: Dialect) -> ModelSpec:
     target = config.integer("max_target_positions", default=448) if dialect.speech else source
     encoder = read_stack(config, dialect, "encoder", width, source)
     decoder = read_stack(config, dialect, "decoder", width, target, source_tokens=source)
+    blocks = (
+        *word_embeddings(config, dialect, vocabulary, width),
+        *stack_blocks(
+            Part.ENCODER, encoder, dialect, spectrogram(config, width) if dialect.speech else ()
+        ),
+        *stack_blocks(Part.LANGUAGE, decoder, dialect),
+        *output(config, dialect, vocabulary, width),
+    )
+    longest = f"the longest source, {source} tokens a request"
+    return spec_of(
+        config, blocks, width=width, vocabulary=vocabulary, context=target, source=longest
+    )
+
+
+def spec_of(
+    config: Config,
+    blocks: tuple[Block, ...],
+    *,
+    width: int,
+    vocabulary: int,
+    context: int,
+    source: str,
+    dtype: str = "F32",
+    encoder_only: bool = False,
+) -> ModelSpec:
+    """Return what the ModelSpec of an encoder-decoder says, and that of its encoder alone.
+    source: what cross-attention is sized for; dtype: of a config that names none."""
+    sized = f"Cross-attention is sized for {source}."
+    note = Note("source-length-assumed", "context_length", sized)
     return ModelSpec(
         model_type=config.text("model_type"),
         architecture=architecture_name(config),
-        task="encoder_decoder",
-        dtype=config.dtype("F32"),
+        task="encode" if encoder_only else "encoder_decoder",
+        dtype=config.dtype(dtype),
         hidden_size=width,
         vocabulary_size=vocabulary,
-        max_context_length=target,
+        max_context_length=context,
         tied_embeddings=config.flag("tie_word_embeddings", default=True),
-        blocks=(
-            *word_embeddings(config, dialect, vocabulary, width),
-            *stack_blocks(
-                Part.ENCODER, encoder, dialect, spectrogram(config, width) if dialect.speech else ()
-            ),
-            *stack_blocks(Part.LANGUAGE, decoder, dialect),
-            *output(config, dialect, vocabulary, width),
-        ),
-        notes=(
-            Note(
-                "source-length-assumed",
-                "context_length",
-                f"Cross-attention is sized for the longest source, {source} tokens a request.",
-            ),
-        ),
+        blocks=blocks,
+        notes=() if encoder_only else (note,),
     )
 
 

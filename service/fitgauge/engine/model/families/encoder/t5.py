@@ -14,11 +14,10 @@ import msgspec
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name, readers
-from fitgauge.engine.model.families.encoder.encoder_decoder import mixers
+from fitgauge.engine.model.families.encoder.encoder_decoder import mixers, spec_of
 from fitgauge.engine.model.families.encoder.heads import classification_head, label_count
 from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
-from fitgauge.engine.note import Note
 
 
 @dataclass(frozen=True)
@@ -79,50 +78,23 @@ def read_t5(config: Config, defaults: Defaults) -> ModelSpec:
     tied = config.flag("tie_word_embeddings", default=True)
     decoder = config.integer("num_decoder_layers", default=layers, high=4096)
     bias = defaults.bias_everywhere
-    return ModelSpec(
-        model_type=config.text("model_type"),
-        architecture=name,
-        task="encode" if encoder_only else "encoder_decoder",
-        dtype=config.dtype("F32"),
-        hidden_size=sizes.width,
-        vocabulary_size=vocabulary,
-        max_context_length=longest,
-        tied_embeddings=tied,
-        blocks=(
-            parts.embedding(vocabulary, sizes.width, "shared"),
-            *t5_stack(
-                Part.LANGUAGE if encoder_only else Part.ENCODER,
-                "encoder",
-                sizes,
-                layers,
-                bias_everywhere=bias,
-            ),
-            *(
-                ()
-                if encoder_only
-                else t5_stack(
-                    Part.LANGUAGE,
-                    "decoder",
-                    sizes,
-                    decoder,
-                    bias_everywhere=bias,
-                    source_tokens=longest,
-                )
-            ),
-            *t5_head(config, name, vocabulary, sizes.width, tied=tied),
-        ),
-        notes=(
-            ()
-            if encoder_only
-            else (
-                Note(
-                    "source-length-assumed",
-                    "context_length",
-                    f"Cross-attention is sized for a source of {longest} tokens a request"
-                    " (n_positions).",
-                ),
-            )
-        ),
+    part = Part.LANGUAGE if encoder_only else Part.ENCODER
+    blocks = [
+        parts.embedding(vocabulary, sizes.width, "shared"),
+        *t5_stack(part, "encoder", sizes, layers, bias_everywhere=bias),
+    ]
+    if not encoder_only:
+        blocks += t5_stack(
+            Part.LANGUAGE, "decoder", sizes, decoder, bias_everywhere=bias, source_tokens=longest
+        )
+    return spec_of(
+        config,
+        (*blocks, *t5_head(config, name, vocabulary, sizes.width, tied=tied)),
+        width=sizes.width,
+        vocabulary=vocabulary,
+        context=longest,
+        source=f"a source of {longest} tokens a request (n_positions)",
+        encoder_only=encoder_only,
     )
 
 
@@ -221,40 +193,22 @@ def read_t5gemma(config: Config) -> ModelSpec:
     width = decoder.integer("hidden_size", default=2304, low=1)
     source = encoder.integer("max_position_embeddings", default=8192)
     encoder_only = name.endswith("EncoderModel")
-    first = gemma_stack(Part.LANGUAGE if encoder_only else Part.ENCODER, "encoder", encoder)
-    return ModelSpec(
-        model_type=config.text("model_type"),
-        architecture=name,
-        task="encode" if encoder_only else "encoder_decoder",
-        dtype=config.dtype(),
-        hidden_size=width,
-        vocabulary_size=vocabulary,
-        max_context_length=decoder.integer("max_position_embeddings", default=8192),
-        tied_embeddings=tied,
-        blocks=(
-            first
-            if encoder_only
-            else (
-                *first,
-                *gemma_stack(
-                    Part.LANGUAGE,
-                    "decoder",
-                    decoder,
-                    source_tokens=source,
-                    source_width=encoder.integer("hidden_size", default=2304),
-                ),
-                *parts.head(
-                    vocabulary, width, tied=tied or name.endswith("Model"), name="lm_head.out_proj"
-                ),
-            )
-        ),
-        notes=(
-            Note(
-                "source-length-assumed",
-                "context_length",
-                f"Cross-attention is sized for the longest source, {source} tokens a request.",
-            ),
-        ),
+    part = Part.LANGUAGE if encoder_only else Part.ENCODER
+    blocks = [*gemma_stack(part, "encoder", encoder)]
+    if not encoder_only:
+        read = encoder.integer("hidden_size", default=2304)
+        blocks += gemma_stack(Part.LANGUAGE, "decoder", decoder, source, read)
+        headless = tied or name.endswith("Model")
+        blocks += parts.head(vocabulary, width, tied=headless, name="lm_head.out_proj")
+    return spec_of(
+        config,
+        tuple(blocks),
+        width=width,
+        vocabulary=vocabulary,
+        context=decoder.integer("max_position_embeddings", default=8192),
+        source=f"the longest source, {source} tokens a request",
+        dtype="BF16",
+        encoder_only=encoder_only,
     )
 
 

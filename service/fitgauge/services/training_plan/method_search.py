@@ -89,7 +89,7 @@ class MethodSearch:
         self._looked_at: set[int] = set()
         """Counts whose plans that surely fit were searched."""
 
-    def found(self) -> MethodPlans:
+    def plans(self) -> MethodPlans:
         """Return the plans in the order of the objective."""
         refuse_impossible(self._bases, self._model, self._choices)
         plans = self._of_counts()

@@ -156,7 +156,7 @@ class Planner:
         self, request: TrainingPlanRequest, model: Model, match: GpuMatch, checkpoint: Checkpoint
     ) -> MethodPlans:
         """Return the plans of one method. Raises InvalidRequestError where no layout can run."""
-        return MethodSearch(request, model, match, self._profile, checkpoint).found()
+        return MethodSearch(request, model, match, self._profile, checkpoint).plans()
 
     def _verdict(self, plan: Plan, accelerator: Accelerator) -> Verdict:
         return verdict(training_probability(plan.demand, accelerator.usable, self._profile))

@@ -10,6 +10,17 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.serving.sglang.support import refusal
 from workloads import workload_of
 
+MXFP4 = {
+    "quant_method": "compressed-tensors",
+    "format": "mxfp4-pack-quantized",
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32},
+        }
+    },
+}
+
 
 @pytest.mark.parametrize(
     ("model", "settings", "gpu", "cache", "refused"),
@@ -35,6 +46,8 @@ from workloads import workload_of
         ("Qwen/Qwen3-VL-235B-A22B-Instruct", {"quant_method": "awq"}, "H100", "auto", False),
         ("Qwen/Qwen3-8B", {"quant_method": "awq"}, "B200", "auto", False),
         ("Qwen/Qwen3-30B-A3B", {"quant_method": "gptq"}, "B200", "auto", True),
+        ("Qwen/Qwen3-8B", MXFP4, "H100", "auto", True),
+        ("moonshotai/Kimi-K3", None, "H100", "auto", False),  # its experts alone
         ("THUDM/chatglm-6b", None, "H100", "auto", True),
         ("THUDM/chatglm2-6b", None, "H100", "auto", False),
     ],

@@ -162,7 +162,9 @@ def reserved_by_work(spec: ModelSpec, memory: float, workload: Workload, batch: 
     if not workload.enforce_eager:
         reserve += 2 * batch if captures_decode(workload) else 0
         if captures_prefill(spec, workload):
-            latent = any(isinstance(mixer, LatentAttention) for mixer, _ in held(spec, None))
+            latent = quirks(spec).latent_cache or any(
+                isinstance(mixer, LatentAttention) for mixer, _ in held(spec, None)
+            )
             reserve += 1536 if latent else 8 * prefill_graphs(workload.max_batched_tokens)
     return max(reserve, 10 * 1024) if memory > 60 * 1024 else reserve
 

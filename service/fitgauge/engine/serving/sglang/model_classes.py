@@ -76,16 +76,35 @@ def _as_built(block: Block, special: Quirks) -> Block:
     if special.padded_heads and block.part in TOWERS:
         tensors = tuple(map(_by_heads, tensors))
     if special.router_in_16_bit:
-        tensors = tuple(map(_narrow_router, tensors))
+        tensors = tuple(_router(tensor, "BF16") for tensor in tensors)
+    if special.router_in_f32:
+        tensors = tuple(_router(tensor, "F32") for tensor in tensors)
+    if special.head_in_f32 and block.part in (Part.HEAD, Part.EMBEDDING):
+        tensors = tuple(msgspec.structs.replace(tensor, dtype="F32") for tensor in tensors)
+    if special.packed_positions:
+        tensors += _packed_positions(block, special.packed_positions)
     if special.keys_of_all_layers:
         tensors += _keys_of_shared(block)
     return msgspec.structs.replace(block, tensors=tensors)
 
 
-def _narrow_router(tensor: Tensor) -> Tensor:
+def _router(tensor: Tensor, dtype: str) -> Tensor:
     if tensor.kind is not Kind.ROUTER or len(tensor.shape) < 2:
         return tensor
-    return msgspec.structs.replace(tensor, dtype="BF16")
+    return msgspec.structs.replace(tensor, dtype=dtype)
+
+
+def _packed_positions(block: Block, rows: int) -> tuple[Tensor, ...]:
+    """Return the second table of a tower's positions next to its first."""
+    return tuple(
+        msgspec.structs.replace(
+            tensor,
+            name=tensor.name.replace("position_embedding", "packing_position_embedding"),
+            shape=(rows, *tensor.shape[1:]),
+        )
+        for tensor in block.tensors
+        if tensor.name.endswith("embeddings.position_embedding.weight")
+    )
 
 
 def _keys_of_shared(block: Block) -> tuple[Tensor, ...]:

@@ -8,6 +8,7 @@ from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
     CrossAttention,
+    LatentAttention,
     Mixer,
     Recurrent,
 )
@@ -15,6 +16,7 @@ from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.quantity import Term, counted, exact_term, exactly
 from fitgauge.engine.serving.kv_cache import given_pool, state_bytes
 from fitgauge.engine.serving.sglang import compressed
+from fitgauge.engine.serving.sglang.quirks import quirks
 from fitgauge.engine.serving.sglang.speculative import (
     RUNNING_REQUESTS,
     checked_tokens,
@@ -67,8 +69,8 @@ WINDOWED = frozenset({
     "Step3p5ForCausalLM",
     "Step3p7ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4ForConditionalGeneration",
     "Gemma4UnifiedForConditionalGeneration",
-    "DeepseekV4ForCausalLM", "LagunaForCausalLM", "MellumForCausalLM", "MuseGlimmerForCausalLM",
-    "MuseGlimmerForConditionalGeneration",
+    "DeepseekV4ForCausalLM", "EmbeddingGemma2Model", "LagunaForCausalLM", "MellumForCausalLM",
+    "MuseGlimmerForCausalLM", "MuseGlimmerForConditionalGeneration",
 })  # fmt: skip
 """Architectures whose sliding layers have a pool of their own; Gemma 2 and 3, Mistral and others
 keep every token of every layer.
@@ -296,6 +298,8 @@ def _pooled(spec: ModelSpec, layers: range | None) -> list[tuple[Mixer, int]]:
     num_attention_layers; models/mllama.py; of encoders layers/radix_attention.py (ENCODER_ONLY)."""
     encodes = spec.task == "encode"
     mixers = [(_as_own(mixer, encodes=encodes), count) for mixer, count in held(spec, layers)]
+    if quirks(spec).latent_cache:
+        mixers = [(_latent(spec, mixer), count) for mixer, count in mixers]
     if spec.architecture in _ENCODER_POOLED:
         mixers += [
             (structs.replace(mixer, causal=True), len(block.layers))
@@ -305,6 +309,26 @@ def _pooled(spec: ModelSpec, layers: range | None) -> list[tuple[Mixer, int]]:
             if isinstance(mixer, Attention)
         ]
     return mixers
+
+
+def _latent(spec: ModelSpec, mixer: Mixer) -> Mixer:
+    """Return attention as over the latents that its keys and values are expanded from."""
+    shapes = {
+        tensor.name.removeprefix("self_attn."): tensor.shape
+        for block in spec.blocks
+        for tensor in block.tensors
+    }
+    (latent,) = shapes["kv_a_layernorm.weight"]
+    joint, _ = shapes["kv_a_proj_with_mqa.weight"]
+    if not isinstance(mixer, Attention):
+        return mixer
+    return LatentAttention(
+        query_heads=mixer.query_heads,
+        latent_dim=latent,
+        rope_dim=joint - latent,
+        nope_dim=mixer.head_dim - (joint - latent),
+        value_dim=mixer.value_dim,
+    )
 
 
 def _as_own(mixer: Mixer, *, encodes: bool) -> Mixer:

@@ -13,7 +13,10 @@ class Quirks(NamedTuple):
 
     untied_head: bool = False
     """Its head is a tensor of its own, also where the checkpoint ties it to the embedding. Source:
-    lfm2.py, lfm2_moe.py, whisper.py (proj_out)."""
+    lfm2.py, lfm2_moe.py, phi.py, whisper.py (proj_out)."""
+
+    head_in_f32: bool = False
+    """Its head, also where that is the embedding, is in float32. Source: falcon_h1.py."""
 
     vocabulary_positions: bool = False
     """Its tower's positions are divided as a vocabulary is. Source: qwen3_vl.py, pos_embed."""
@@ -48,6 +51,17 @@ class Quirks(NamedTuple):
     router_in_16_bit: bool = False
     """Its routers, in float32 in the checkpoint, are built in bfloat16. Source: minimax_m3.py,
     bf16_router_gemm; environ.py (SGLANG_OPT_USE_BF16_ROUTER_GEMM)."""
+
+    router_in_f32: bool = False
+    """Its routers are in float32, whatever the checkpoint's are. Source: beam.py, laguna.py."""
+
+    latent_cache: bool = False
+    """Its cache holds latents, of which vLLM caches the keys and values. Source: minicpm3.py;
+    srt/configs/model_config.py (AttentionArch.MLA)."""
+
+    packed_positions: int = 0
+    """Rows of a second table of its tower's positions, which no checkpoint's tensor fills in vLLM.
+    Source: paddleocr_vl.py, packing_position_embedding."""
 
     unquantized_experts: bool = False
     """Its experts are parameters of a class of its own. Source: dbrx.py, DbrxExperts."""
@@ -91,6 +105,8 @@ _QUIRKS: Mapping[str, Quirks] = {
     ),
     "dbrx": Quirks(unquantized_experts=True),
     "deepseek_v4": Quirks(unquantized_off_blackwell=("attn.wo_a",), complex_frequencies=True),
+    "beam": Quirks(router_in_f32=True),
+    "falcon_h1": Quirks(head_in_f32=True, unquantized=("mamba",)),
     "gemma3": _WHOLE_EMBEDDING,
     "gemma3_text": _WHOLE_EMBEDDING,
     "gemma3n": _WHOLE_EMBEDDING._replace(divided_tower=True, keys_of_all_layers=True),
@@ -104,13 +120,17 @@ _QUIRKS: Mapping[str, Quirks] = {
     "internvl_chat": _PADDED,
     "kimi_k25": _KIMI_MLP,
     "kimi_k3": _KIMI_TOWER,
+    "laguna": Quirks(router_in_f32=True),
     "lfm2": _LFM,
     "lfm2_moe": _LFM,
+    "minicpm3": Quirks(latent_cache=True),
     "minimax_m3": _ROUTER,
     "minimax_m3_vl": _ROUTER._replace(unread_tower=True),
     "mistral3": Quirks(whole=("multi_modal_projector.",)),
     "mllama": Quirks(whole=("multi_modal_projector.",), padded_heads=True),
     "olmo": Quirks(unquantized=("self_attn",)),
+    "paddleocr_vl": Quirks(packed_positions=32768),
+    "phi": Quirks(untied_head=True),
     "qwen2_5_vl": _PADDED._replace(tower_frequencies=True),
     "qwen2_vl": Quirks(tower_frequencies=True),
     "qwen3_5": _QWEN_VISION,
@@ -128,8 +148,8 @@ _QUIRKS: Mapping[str, Quirks] = {
 """By model type. Source of what is whole: clip.py, CLIPTextEmbeddings; gemma3_causal.py,
 Gemma3TextScaledWordEmbedding; glm4_1v.py, Glm4vPatchMerger; kimi_k25.py, MLP2; kimi_k3_vl.py,
 MoonViTEncoderLayer; mistral.py and mllama.py, multi_modal_projector. Of what is unquantized:
-clip.py, CLIPModel; olmo.py, OlmoAttention; stablelm.py, StablelmDecoderLayer; whisper.py,
-WhisperEncoderLayer; voxtral.py."""
+clip.py, CLIPModel; falcon_h1.py, MambaMixer2; olmo.py, OlmoAttention; stablelm.py,
+StablelmDecoderLayer; whisper.py, WhisperEncoderLayer; voxtral.py."""
 
 _NONE = Quirks()
 

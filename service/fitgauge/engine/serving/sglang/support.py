@@ -4,10 +4,13 @@ from collections.abc import Mapping
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import CompressedAttention, LatentAttention
-from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.model.spec import Kind, ModelSpec
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.scheme import RuleIndex
 from fitgauge.engine.serving.sglang import hicache
 from fitgauge.engine.serving.sglang.cache_dtype import is_sparse_latent
 from fitgauge.engine.serving.sglang.gpus import architecture
+from fitgauge.engine.serving.sglang.quantized import registered_scheme
 from fitgauge.engine.serving.vllm.model_classes import first_chatglm_refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
@@ -61,6 +64,13 @@ def _without_format(
             "SGLang cannot build this model in GPTQ, which does not answer its class.",
             ({"quantization": ("awq", "bf16")},),
         )
+    if settings.get("quant_method") == "compressed-tensors" and _linears_in_mxfp4(spec):
+        return UnsupportedError(
+            "quantization",
+            "SGLang reads MXFP4 of compressed-tensors in experts alone; other linears have no"
+            " scheme there.",
+            ({"engine": ("vllm",)},),
+        )
     if settings.get("quant_algo") == "FP8" and capability < (8, 9):
         return UnsupportedError(
             "gpu", "SGLang's FP8 of ModelOpt needs compute capability 8.9 or newer."
@@ -75,6 +85,22 @@ def _without_format(
             "gpu", "SGLang runs DeepSeek V4 in NVFP4 on Blackwell GPUs and newer alone."
         )
     return None
+
+
+def _linears_in_mxfp4(spec: ModelSpec) -> bool:
+    """Source: sglang 0.5.23, compressed_tensors/compressed_tensors.py, _get_scheme_from_parts and
+    _is_mxfp4_moe."""
+    scheme = published(spec)
+    if scheme is None or all(form.name != "mxfp4" for form in scheme.formats):
+        return False
+    rules = RuleIndex(registered_scheme(spec, scheme).rules)
+    forms = (
+        rules.format_of(block.prefix + tensor.name, tensor, block.part)
+        for block in spec.blocks
+        for tensor in block.tensors
+        if tensor.kind is Kind.LINEAR
+    )
+    return any(form is not None and form.name == "mxfp4" for form in forms)
 
 
 _TENSORRT_MLA = frozenset({

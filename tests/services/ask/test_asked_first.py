@@ -16,7 +16,8 @@ def test_how_fast_is_answered_first(ask):
     assert of_mac.answer["summary"].startswith("About 14 tokens/s (")
     of_other = ask("M4 Max 128GBでgpt-oss-120bは何トークン/秒？")
     assert of_other.answer["summary"].startswith("About ")
-    texts = ask("bge-m3 on a T4, what throughput?").answer["summary"]
+    texts = ask("how long will it take to embed 10 million passages with bge-m3 on a T4").answer
+    texts = texts["summary"]
     assert texts.startswith("About ")
     assert "texts a second" in texts
 
@@ -488,3 +489,13 @@ def test_what_goes_on_with_an_earlier_question_is_told_what_to_send(ask):
     (sentence,) = ask("same as before but with the 70b").missing
     assert sentence.startswith("question: name the model and the GPU in one")
     assert not ask("hello").missing
+
+
+def test_the_tokens_that_the_cache_has_room_for_are_said(ask):
+    answer = ask("deepseek-ai/DeepSeek-V3.1 with sglang on 8xH200, how many tokens of kv?").answer
+    assert f"There is room for {answer['limits']['kv_cache_tokens']:,} tokens" in answer["summary"]
+
+
+def test_models_that_share_a_gpu_are_added_up_where_none_is_named(ask):
+    answer = ask("minimum gpu for whisper large v3 plus llama 3.1 8b on the same card?").answer
+    assert answer["summary"].startswith("At once they need ")

@@ -71,8 +71,8 @@ def read_format(scan: Scan, index: int) -> int | None:
         name = "bnb" if name.startswith("bitsandbytes") else _LOADED_AS.get(name, name)
         return scan.emit("FORMAT", name, index, index)
     if (bits := _BITS.match(scan.text, piece.start)) is not None:
-        is_whole = bits[1].isdigit()
-        name = f"int{bits[1]}" if is_whole else file_of_bits(float(bits[1]))
+        whole = take_formats(f"q{bits[1]}")[1] if bits[1] in "567" else f"int{bits[1]}"
+        name = whole if whole and bits[1].isdigit() else file_of_bits(float(bits[1]))
         name = f"{bits[1]}bpw" if bits[2].lower() == "bpw" else name
         return scan.emit("FORMAT", name, index, scan.through(index, bits.end()))
     return None

@@ -21,10 +21,12 @@ _ANOTHER_GPU = re.compile(
 )
 """What follows it where it is a GPU and not "more context"; else a GPU's name does."""
 _COUNTS = re.compile(
-    r"\b([1-9])\s?x?\s*(?:or|vs\.?|versus|oder|ou|或者?|还是)\s*([2-9])\s?(?:x\b|(?=(?:x\s)?[a-z]+\d))",
+    r"\b([1-9])\s?x?\s*(?:or|vs\.?|versus|oder|ou|或者?|还是)\s*([2-9])\s?(?:x\b|(?=(?:x\s)?[a-z]+\d))"
+    r"|\b(\d{1,2})\s?x?\s?[a-z]{1,3}\d{2,4}s?\s+(?:or|vs\.?|versus|instead of)\s+(\d{1,2})"
+    r"(?=\s*(?:$|[?!.,;]|of them))",
     re.IGNORECASE,
 )
-"""Two numbers of one GPU: "1x or 2x H100"."""
+"""Two numbers of one GPU: "1x or 2x H100", "4 H100 instead of 8"."""
 _MACHINES = r"(?:nodes|machines|servers|workers|hosts|boxes|pcs|instances)"
 _IN_EACH = re.compile(
     rf"{_COUNT}\s+(?:\w+\s+)?{_MACHINES}\b[\s,;(]*"
@@ -51,7 +53,7 @@ _LISTED = re.compile(
 )
 """A GPU in the list that a driver or an engine prints, with its index."""
 _ONE_OF = re.compile(
-    r"\b(?:use|using|used|on)\s+(?:only\s+|just\s+)?one of (?:them|these|those)\b"
+    r"\b(?:use|using|used|on)\s+(?:only\s+|just\s+)?one of (?:them|these|those)\b|\bone each\b"
     r"|(?:使用|用|只用).{0,2}其中(?:一|1)[张块片]",
     re.IGNORECASE,
 )
@@ -63,7 +65,7 @@ _OF_EACH = re.compile(rf"\b{_COUNT} (?:of|x) (?:them|those|these|each|either)\b"
 def counts_side_by_side(text: str) -> tuple[str, ...]:
     """Return two numbers of one GPU that a text sets side by side; empty for none."""
     match = _COUNTS.search(text)
-    return match.groups() if match is not None else ()
+    return tuple(filter(None, match.groups())) if match is not None else ()
 
 
 def count_of_each(text: str) -> int | None:

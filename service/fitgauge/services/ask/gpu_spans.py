@@ -17,7 +17,7 @@ _CPU = re.compile(r"i[3579]|xeon|core|ryzen|epyc|threadripper|cpu")
 _DESKTOPS = frozenset({"framework desktop"})
 """Machines with one GPU, whose words alone name none."""
 
-_MEMORY = re.compile(r"(?:\s+|-)(\d{1,3})(?!\w|[.,]\d)(?!\s*(?:[x*%/]|k\b))", re.IGNORECASE)
+_MEMORY = re.compile(r"(?:\s+|-)(\d{1,3})s?(?!\w|[.,]\d)(?!\s*(?:[x*%/]|k\b))", re.IGNORECASE)
 """A number behind a name, which counts nothing."""
 _CHIPS = re.compile(r"-\d+\b")
 _APART = re.compile(r"([A-Za-z]{1,2})-(\d+)\b|([A-Z]{1,2}) (\d+)\b")

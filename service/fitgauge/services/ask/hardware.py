@@ -143,7 +143,8 @@ class _Choice(NamedTuple):
         """Return the GPUs that are meant, or several that are on a par."""
         facts = [fact for fact in self.facts if self._is_hardware(fact)]
         named = [fact for fact in facts if fact.value.name]
-        named = [fact for fact in named if not _AVOIDED.search(self._before(fact))] or named
+        if not is_about(self.text, "comparison"):
+            named = [fact for fact in named if not _AVOIDED.search(self._before(fact))] or named
         distinct: dict[object, Fact] = {}
         for fact in named:
             match = self.gpus.find(fact.value.name)

@@ -201,7 +201,9 @@ def cache_in_words(answer: FitAnswer) -> str:
         return ""
     over = f" over {gpus} GPUs" if gpus > 1 else ""
     each = f"about {size / tokens / KIB:,.0f} KiB a token"
-    return f"The KV cache takes {gib(size)}{over} for {tokens:,} tokens, {each}. "
+    most = answer.limits.kv_cache_tokens if answer.limits else None
+    left = f"There is room for {most:,} tokens. " if most else ""
+    return f"The KV cache takes {gib(size)}{over} for {tokens:,} tokens, {each}. {left}"
 
 
 _FEW_GPUS = 4

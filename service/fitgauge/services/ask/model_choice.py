@@ -54,7 +54,7 @@ _CONTRAST = re.compile(
     r"|\b(?:mov(?:ed?|ing)|switch(?:ed|ing)?|upgrad(?:ed?|ing)|chang(?:ed?|ing)|go(?:ing)?"
     r"|went) (?:over )?to\b(?! ?\d+ ?k)|\b(?:mov|migrat|switch|upgrad|chang"
     r"|go)\w*\b[^.?!]{0,60}? from [^.?!]{1,40}? to\b(?! ?\d+ ?k)"
-    r"|\b(?:swap|replac|exchang)\w* (?:[^\s.,;?!]+ ){0,4}?(?:for|with|by)\b"
+    r"|\b(?:swap|replac|exchang)\w* (?:[^\s,;?!]+ ){0,4}?(?:for|with|by)\b"
     rf"|{DISTILLS.pattern}",
     re.IGNORECASE,
 )

@@ -176,6 +176,9 @@ class _Choice:
         operation = operation_of(self._plain, {sign for sign, holds in signs.items() if holds})
         if operation is None and self._command is not None:
             operation = "check_fit"
+        at_once = bool(models) and is_about(self._text, "one gpu") and not self._training
+        if operation == "recommend_gpus" and at_once and not (gpu or names):
+            operation = "check_fit"  # what they need together, and the GPUs that hold each
         if operation == "check_fit" and gpu and model and closed_model_in(model) == model:
             notes.append(f"model: {model} has no published weights; those listed have, and fit.")
             operation, model = "list_models_that_fit", None

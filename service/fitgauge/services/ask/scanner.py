@@ -126,9 +126,7 @@ def _read_han(scan: Scan, index: int) -> int:
     for last, text in reversed(list(enumerate(texts, index))):
         if text in v.HAN_PHRASES:
             kind, value = v.HAN_PHRASES[text]
-            if kind == "ONE":
-                return scan.emit("COUNT", 1, index, last)
-            return scan.emit(kind, value, index, last)
+            return scan.emit(kind, int(value or 1) if kind == "COUNT" else value, index, last)
         if text in v.HAN_NUMBERS:
             number = v.HAN_NUMBERS[text]
             after = scan.peek(last + 1)

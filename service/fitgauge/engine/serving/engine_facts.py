@@ -113,18 +113,18 @@ class Release(NamedTuple):
     """The same for comparison: (0, 4, 4, 2)."""
 
 
-def first_releases(text: str) -> dict[str, Release]:
-    """Return the first release by architecture, from words of which each release is followed by
-    the architectures that it adds."""
-    first: dict[str, Release] = {}
+def release_of_each(text: str) -> dict[str, Release]:
+    """Return the release by architecture, from words of which each release is followed by the
+    architectures that it is the first, or the last, to have."""
+    releases: dict[str, Release] = {}
     release = Release("0", (0,))
     for word in text.split():
         if word[0].isdigit():
             numbers = tuple(int(part.removeprefix("post")) for part in word.split("."))
             release = Release(word, numbers)
         else:
-            first[word] = release
-    return first
+            releases[word] = release
+    return releases
 
 
 class Borrowed(NamedTuple):

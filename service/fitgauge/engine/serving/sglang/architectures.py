@@ -3,9 +3,9 @@
 Source: sglang 0.3.6 to 0.5.23, srt/models (`EntryClass` of every module; those of transformers'
 own classes left out)."""
 
-from fitgauge.engine.serving.engine_facts import first_releases
+from fitgauge.engine.serving.engine_facts import release_of_each
 
-FIRST = first_releases("""
+FIRST = release_of_each("""
 0 BaichuanForCausalLM ChatGLMModel CohereForCausalLM DbrxForCausalLM DeepseekForCausalLM
 DeepseekV2ForCausalLM ExaoneForCausalLM GPT2LMHeadModel GPTBigCodeForCausalLM Gemma2ForCausalLM
 Gemma2ForSequenceClassification GemmaForCausalLM Grok1ForCausalLM Grok1ModelForCausalLM

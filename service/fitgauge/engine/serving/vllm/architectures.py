@@ -3,9 +3,9 @@
 Source: vllm 0.4.0 to 0.33.0, model_executor/models/registry.py (0.4.0: models/__init__.py), all
 lists but those of plugins and of transformers' own classes."""
 
-from fitgauge.engine.serving.engine_facts import first_releases
+from fitgauge.engine.serving.engine_facts import release_of_each
 
-FIRST = first_releases("""
+FIRST = release_of_each("""
 0 AquilaForCausalLM AquilaModel BaiChuanForCausalLM BaichuanForCausalLM BloomForCausalLM
 ChatGLMForConditionalGeneration ChatGLMModel CohereForCausalLM DbrxForCausalLM DeciLMForCausalLM
 DeepseekForCausalLM FalconForCausalLM GPT2LMHeadModel GPTBigCodeForCausalLM GPTJForCausalLM
@@ -153,37 +153,26 @@ Step5ForCausalLM Step5ForConditionalGeneration Step5MTP
 """The first release with the architecture, of those read; 0: before them. What 0.22.0 adds counts
 from 0.21.0, which was not read."""
 
-LAST: dict[str, tuple[int, ...]] = {
-    "MotifForCausalLM": (0, 10, 2), "Phi3SmallForCausalLM": (0, 9, 2),
-    "Phi4FlashForCausalLM": (0, 10, 2),
-    "Phi4MultimodalForCausalLM": (0, 12, 0), "JAISLMHeadModel": (0, 22, 0),
-    "ErnieModel": (0, 23, 0),
-    "ErnieForSequenceClassification": (0, 23, 0), "ErnieForTokenClassification": (0, 23, 0),
-    "InternLM2VEForCausalLM": (0, 23, 0),
-    "QWenLMHeadModel": (0, 23, 0), "QwenVLForConditionalGeneration": (0, 23, 0),
-    "InternLMForCausalLM": (0, 23, 0),
-    "DonutForConditionalGeneration": (0, 10, 2), "MllamaForConditionalGeneration": (0, 10, 2),
-    "XverseForCausalLM": (0, 23, 0),
-    "Dots1ForCausalLM": (0, 23, 0), "BambaForCausalLM": (0, 23, 0),
-    "MiniMaxForCausalLM": (0, 23, 0),
-    "MiniMaxText01ForCausalLM": (0, 23, 0), "MiniMaxM1ForCausalLM": (0, 23, 0),
-    "MiniMaxVL01ForConditionalGeneration": (0, 23, 0),
-    "BaiChuanForCausalLM": (0, 23, 0), "BaichuanForCausalLM": (0, 23, 0), "AquilaModel": (0, 24, 0),
-    "AquilaForCausalLM": (0, 24, 0),
-    "Grok1ModelForCausalLM": (0, 24, 0), "Grok1ForCausalLM": (0, 24, 0),
-    "TarsierForConditionalGeneration": (0, 24, 0),
-    "Tarsier2ForConditionalGeneration": (0, 23, 0), "MantisForConditionalGeneration": (0, 24, 0),
-    "MusicFlamingoForConditionalGeneration": (0, 24, 0),
-    "AyaVisionForConditionalGeneration": (0, 24, 0),
-    "TeleChatForCausalLM": (0, 25, 0), "PersimmonForCausalLM": (0, 25, 0),
-    "FuyuForCausalLM": (0, 25, 0), "Plamo2ForCausalLM": (0, 26, 0),
-    "OuroForCausalLM": (0, 26, 0), "ArcticForCausalLM": (0, 28, 0),
-    "ChameleonForConditionalGeneration": (0, 28, 0),
-    "GritLM": (0, 28, 0), "HCXVisionForCausalLM": (0, 28, 0), "MPTForCausalLM": (0, 28, 0),
-    "MptForCausalLM": (0, 28, 0),
-    "RWForCausalLM": (0, 28, 0), "StableLMEpochForCausalLM": (0, 28, 0),
-}  # fmt: skip
-"""The last version of an architecture. Source: vllm/model_executor/models/registry.py (0.33),
+LAST = release_of_each("""
+0.9.2 Phi3SmallForCausalLM
+0.10.2 DonutForConditionalGeneration MllamaForConditionalGeneration MotifForCausalLM
+Phi4FlashForCausalLM
+0.12.0 Phi4MultimodalForCausalLM
+0.22.0 JAISLMHeadModel
+0.23.0 BaiChuanForCausalLM BaichuanForCausalLM BambaForCausalLM Dots1ForCausalLM
+ErnieForSequenceClassification ErnieForTokenClassification ErnieModel InternLM2VEForCausalLM
+InternLMForCausalLM MiniMaxForCausalLM MiniMaxM1ForCausalLM MiniMaxText01ForCausalLM
+MiniMaxVL01ForConditionalGeneration QWenLMHeadModel QwenVLForConditionalGeneration
+Tarsier2ForConditionalGeneration XverseForCausalLM
+0.24.0 AquilaForCausalLM AquilaModel AyaVisionForConditionalGeneration Grok1ForCausalLM
+Grok1ModelForCausalLM MantisForConditionalGeneration MusicFlamingoForConditionalGeneration
+TarsierForConditionalGeneration
+0.25.0 FuyuForCausalLM PersimmonForCausalLM TeleChatForCausalLM
+0.26.0 OuroForCausalLM Plamo2ForCausalLM
+0.28.0 ArcticForCausalLM ChameleonForConditionalGeneration GritLM HCXVisionForCausalLM
+MPTForCausalLM MptForCausalLM RWForCausalLM StableLMEpochForCausalLM
+""")
+"""The last release with an architecture. Source: vllm/model_executor/models/registry.py (0.33),
 _PREVIOUSLY_SUPPORTED_MODELS."""
 
 SETTLED = frozenset(name for name in FIRST if FIRST[name].numbers <= (0, 19, 0)) - LAST.keys()

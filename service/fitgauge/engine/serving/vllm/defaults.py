@@ -87,11 +87,10 @@ def _tier(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int]
 def removed(spec: ModelSpec, version: tuple[int, ...]) -> UnsupportedError | None:
     """Return why vLLM of this version does not know the model any more, None where it does."""
     last = LAST.get(spec.architecture)
-    if last is None or version[:2] <= last[:2]:
+    if last is None or version[:2] <= last.numbers[:2]:
         return None
-    release = ".".join(map(str, last))
     return UnsupportedError(
         "engine_version",
-        f"{spec.architecture} was supported until vLLM {release}.",
-        ({"engine_version": (release,)}, {"engine": ("transformers",)}),
+        f"{spec.architecture} was supported until vLLM {last.name}.",
+        ({"engine_version": (last.name,)}, {"engine": ("transformers",)}),
     )

@@ -104,6 +104,12 @@ def test_fields_of_a_gpu_are_ignored_and_said(check_fit, answer, field):
     assert field not in ignoring.understood_as
 
 
+def test_what_only_macs_run_names_macs(check_fit):
+    answer = check_fit(model=MODEL, engine="mlx", settings="auto")
+    assert {one.gpu.split()[0] for one in answer.smallest} == {"Apple"}
+    assert {one.usd_per_hour for one in answer.smallest} == {None}
+
+
 def test_a_context_that_the_model_cannot_read_is_unsupported(check_fit):
     answer = check_fit(model=MODEL, context_length=10**6)
     assert answer.verdict == "unsupported"

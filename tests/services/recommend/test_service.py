@@ -354,3 +354,10 @@ def test_a_format_that_nobody_published_hides_none_that_somebody_did(questions):
     assert (best.engine, best.quantization) == ("vllm", "gptq")
     assert "Qwen/Qwen3-30B-A3B-GPTQ-Int4" in best.launch.command
     assert "awq" not in {item.quantization for item in answer.items}
+
+
+def test_an_engine_of_macs_alone_is_recommended_macs(recommend):
+    answer = recommend(engine="mlx", limit=9)
+    assert answer.understood_as["include"] == "all"
+    assert {item.gpu.name.split()[0] for item in answer.items} == {"Apple"}
+    assert "include" not in recommend(engine="vllm").understood_as

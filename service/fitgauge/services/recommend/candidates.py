@@ -25,6 +25,8 @@ from fitgauge.services.recommend.search import MOST_GPUS, weight_bits
 
 _KINDS: tuple[Availability, ...] = get_args(Availability)
 
+EVERY_KIND = "all"
+
 _NAMED_QUOTAS = 8
 """Quotas that a warning names."""
 
@@ -144,15 +146,15 @@ def _included(names: Sequence[str]) -> set[Availability]:
     included: set[Availability] = set()
     for text in names:
         word = text.strip().lower()
-        if word != "all" and word not in _KINDS:
+        if word != EVERY_KIND and word not in _KINDS:
             raise InvalidRequestError(
                 f"Unknown kind of GPU {text[:40]!r}.",
-                hint=f"Use {', '.join(_KINDS)} or all.",
+                hint=f"Use {', '.join(_KINDS)} or {EVERY_KIND}.",
                 matches=tuple(get_close_matches(word, _KINDS, n=3)),
                 field="include",
                 code="unknown-value",
             )
-        included |= set(_KINDS) if word == "all" else {kind for kind in _KINDS if kind == word}
+        included |= set(_KINDS) if word == EVERY_KIND else {kind for kind in _KINDS if kind == word}
     return included
 
 

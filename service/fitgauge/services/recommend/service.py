@@ -42,7 +42,7 @@ from fitgauge.services.recommend.responses import ResponseBuilder, measurements,
 from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.services.recommend.search import Option, Search, SearchFilter
 from fitgauge.services.recommend.shortlist import shortlist
-from fitgauge.services.recommend.smallest import recommend_request, smallest_gpus, smallest_options
+from fitgauge.services.recommend.smallest import recommend_requests, smallest_gpus, smallest_options
 from fitgauge.services.recommend.task_fields import refuse_other_fields
 from fitgauge.services.recommend.training import TrainingRecommender
 from fitgauge.services.recommend.warnings import serving_warnings
@@ -88,6 +88,12 @@ class Recommender:
             model, self._engines, self._preparer, checkpoint, self._checkpoints
         )
         front = self.front(request, model, fitting)
+        if not front and not (request.gpus or request.vendors or request.include):
+            every = structs.replace(
+                request, include=choices.EVERY_KIND
+            )  # Macs are not sold as cards
+            if front := self.front(every, model, fitting):
+                request = every
         if not front:
             raise self._nothing(request, model, fitting)
         front.sort(key=orders.order(objective))
@@ -134,14 +140,13 @@ class Recommender:
         self, fit: FitRequest, model: Model, checkpoint: Checkpoint = no_checkpoint
     ) -> list[SmallestGpus]:
         """Return the fewest, the cheapest and the fastest GPUs that hold the workload of a
-        question without a GPU: of those that are rented out, else of all. Raise
-        InvalidRequestError where the question is impossible."""
+        question without a GPU: of those that are rented out, else of those sold, else of all.
+        Raise InvalidRequestError where the question is impossible."""
         model = _served(fit, model)
         fitting = BatchEstimator(
             model, self._engines, self._preparer, checkpoint, self._checkpoints
         )
-        for priced in (True, False):
-            request = recommend_request(fit, priced=priced)
+        for request in recommend_requests(fit):
             if options := smallest_options(self.front(request, model, fitting)):
                 break
         question = _question(request, model)

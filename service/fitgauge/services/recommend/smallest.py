@@ -1,12 +1,15 @@
 """The smallest GPUs that serve a model: what an answer without a GPU names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
+
+from msgspec import structs
 
 from fitgauge.services.common import parsing
 from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.smallest import Reason, roles
+from fitgauge.services.recommend.candidates import EVERY_KIND
 from fitgauge.services.recommend.responses import ResponseBuilder
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.search import Option
@@ -16,9 +19,10 @@ PRICED = 1e6
 and with them GPUs that no cloud rents out."""
 
 
-def recommend_request(request: FitRequest, *, priced: bool) -> RecommendRequest:
-    """Return the question of a model's GPUs, in the fields that both requests have."""
-    return RecommendRequest(
+def recommend_requests(request: FitRequest) -> Iterator[RecommendRequest]:
+    """Yield the question of a model's GPUs, in the fields that both requests have: of those that
+    are rented out, of those sold, of all."""
+    asked = RecommendRequest(
         model=request.model,
         context_length=request.context_length,
         concurrency=request.concurrency,
@@ -26,11 +30,13 @@ def recommend_request(request: FitRequest, *, priced: bool) -> RecommendRequest:
         quantization=request.quantization,
         kv_cache_dtype=request.kv_cache_dtype,
         language_model_only=request.language_model_only,
-        max_usd_per_hour=PRICED if priced else None,
         prompt_tokens=request.prompt_tokens,
         min_tokens_per_second_per_request=request.min_tokens_per_second_per_request,
         max_seconds_to_first_token=request.max_seconds_to_first_token,
     )
+    yield structs.replace(asked, max_usd_per_hour=PRICED)
+    yield asked
+    yield structs.replace(asked, include=EVERY_KIND)
 
 
 def smallest_options(front: Sequence[Option]) -> list[tuple[Option, list[Reason]]]:

@@ -30,7 +30,7 @@ _NO_ANSWER = 2
 _INDEX = "JOB_COMPLETION_INDEX"
 """Where an indexed Job of Kubernetes says which of its pods runs, from 0."""
 
-_YAML = frozenset({".yaml", ".yml"})
+_YAML = frozenset({".yaml", ".yml", ".json"})
 _STEPS = 10
 """How often progress is printed."""
 

@@ -24,6 +24,58 @@ QUADLET = """[Container]
 Image=docker.io/vllm/vllm-openai:v0.11.0
 Exec=--model openai/gpt-oss-20b --max-model-len 32768
 """
+NOMAD = """job "chat" {
+  group "g" {
+    task "serve" {
+      driver = "docker"
+      config {
+        image = "vllm/vllm-openai:v0.11.0"
+        args  = ["--model", "Qwen/Qwen3-8B",
+                 "--max-model-len", "16384", "-tp", "2"]
+      }
+      resources { device "nvidia/gpu/A100-SXM4-80GB" { count = 2 } }
+    }
+    task "sidecar" { config { image = "nginx" } }
+  }
+}
+"""
+RUNAI = """apiVersion: run.ai/v2alpha1
+kind: InferenceWorkload
+metadata: {name: chat}
+spec:
+  image: {value: "vllm/vllm-openai:v0.11.0"}
+  arguments: {value: "--model $MODEL --max-model-len 16384 -tp 2"}
+  environment: {items: {MODEL: {value: Qwen/Qwen3-8B}}}
+  gpu: {value: "2"}
+  nodeType: {value: A100-80GB}
+"""
+FOLLOWERS = """kind: Job
+spec:
+  tasks:
+  - &pod
+    template:
+      spec:
+        containers:
+        - command: [sglang, serve, --model, deepseek-ai/DeepSeek-R1, --tp, "16",
+                    --node-rank, "0"]
+          resources: {limits: {nvidia.com/gpu: 8}}
+  - template:
+      spec:
+        containers:
+        - command: [sglang, serve, --model, deepseek-ai/DeepSeek-R1, --tp, "16",
+                    --node-rank, "1"]
+          resources: {limits: {nvidia.com/gpu: 8}}
+"""
+WORKFLOW = """kind: WorkflowTemplate
+spec:
+  templates:
+  - nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}
+    container:
+      image: vllm/vllm-openai:v0.11.0
+      command: [vllm, serve, Qwen/Qwen3-8B, -tp, "2"]
+      args: ["--max-model-len=16384"]
+      resources: {limits: {nvidia.com/gpu: 2}}
+"""
 PIPELINE = """kind: NIMPipeline
 spec:
   services:
@@ -121,3 +173,24 @@ nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}
     (server,) = check(text, model="Qwen/Qwen3-8B").servers
     assert (server.gpu, server.request["engine_version"]) == ("L4", "0.11.0")
     assert check("image: {repository: postgres, command: [vllm-metrics]}\n").servers == []
+
+
+@pytest.mark.parametrize("text", [NOMAD, RUNAI, WORKFLOW])
+def test_jobs_of_other_schedulers_are_read(check, text):
+    (server,) = check(text).servers
+    assert (server.gpu, server.gpu_count) == ("A100 80GB SXM", 2)
+    assert server.request["model"] == "Qwen/Qwen3-8B"
+    assert server.request["context_length"] == 16384
+    assert server.verdict == "fits"
+
+
+def test_further_nodes_of_a_server_are_not_servers(check):
+    (server,) = check(FOLLOWERS, gpu="H200").servers
+    assert server.gpu_count == 16
+
+
+def test_a_batch_of_requests_is_judged_as_a_server(check):
+    text = "vllm run-batch -i in.jsonl -o out.jsonl --model Qwen/Qwen3-8B --max-model-len 8192"
+    (server,) = check(text, gpu="A10G").servers
+    assert server.verdict == "fits"
+    assert not [one for one in server.remarks if "not read" in one.message]

@@ -20,6 +20,7 @@ from fitgauge.services.manifests.operators import (
     kaito_inference_set,
     kaito_workspace,
     kubeai_model,
+    runai_workload,
     vllm_runtime,
 )
 from fitgauge.services.manifests.parallelism import (
@@ -61,6 +62,7 @@ _KINDS: Mapping[str, Callable[[Block, References], Iterator[Container]]] = {
     "Workspace": kaito_workspace,
     "InferenceSet": kaito_inference_set,
     "VLLMRuntime": vllm_runtime,
+    "InferenceWorkload": runai_workload,
 }
 """Custom resources that start servers."""
 

@@ -34,6 +34,7 @@ _SCALES = {
 }  # fmt: skip
 """Numbers as vLLM reads them: 32k is 32,000 tokens, 32K is 32,768 (utils/argparse_utils.py,
 human_readable_int)."""
+_RANKS = frozenset({"--node-rank", "--node_rank"})
 _MISSPELT = 0.9
 """Similarity from which a flag that is not read may be another, misspelt."""
 _LONGEST = 16 * 1024
@@ -95,6 +96,12 @@ def server_command(container: Container) -> ServerCommand | None:
             arguments += _added(container)
             return _read(row, arguments, container, container.image.line)
     return None
+
+
+def follows(command: ServerCommand) -> bool:
+    """Return whether a command starts a further node of a server that another node starts."""
+    ranks = (flag.value for flag in command.flags if flag.name in _RANKS)
+    return any(rank is not None and rank.isdecimal() and int(rank) > 0 for rank in ranks)
 
 
 def _added(container: Container) -> list[Text]:

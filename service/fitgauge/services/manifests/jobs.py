@@ -1,10 +1,10 @@
 """Servers that a job, a script or a unit starts: SkyPilot's tasks, batch scripts of Slurm, units of
-systemd, containers of Podman's Quadlet, and a command line alone.
+systemd, containers of Podman's Quadlet, tasks of Nomad, and a command line alone.
 
 Source: skypilot-org/skypilot docs/source/reference/yaml-spec.rst (resources.accelerators, envs,
 run), docs/source/running-jobs/environment-variables.rst (SKYPILOT_NUM_GPUS_PER_NODE), its catalogs
 (A100 is the one of 40 GB); Slurm's sbatch (--gres and --gpus-per-node count the GPUs of a node);
-systemd.service and podman-systemd.unit."""
+systemd.service and podman-systemd.unit; hashicorp/nomad's job specification (device, task)."""
 
 import re
 from collections.abc import Iterator
@@ -37,6 +37,16 @@ _SBATCH = re.compile(
 _SBATCH_NODES = re.compile(r"#SBATCH\s+(?:--nodes|-N)[=\s]\s*(?P<nodes>\d{1,4})")
 _SECTION = re.compile(r"^\[(?:Service|Container)\]\s*$", re.MULTILINE)
 _SETTING = re.compile(r"(?P<key>ExecStart|Exec|Image|Environment)\s*=\s*(?P<value>.*)")
+_TASK = re.compile(r"^[ \t]*task[ \t]+\"", re.MULTILINE)
+_HCL = re.compile(
+    r"(?<!\w)(?P<key>image|command|args)\s*=\s*(?P<value>\"(?:[^\"\\\n]|\\.){0,4096}\"|\[[^\[\]]{0,16384}\])"
+)
+_QUOTED = re.compile(r"\"((?:[^\"\\\n]|\\.){0,4096})\"")
+_DEVICE = re.compile(
+    r"device[ \t]+\"(?:nvidia|amd)/gpu(?:/(?P<gpu>[^\"\n]{1,60}))?\""
+    r"(?:\s*\{\s*count\s*=\s*(?P<count>\d{1,4}))?"
+)
+"""What a task of Nomad asks for: vendor/type/model."""
 _ACCELERATOR = re.compile(r"(?P<gpu>[\w.-]{1,60})(?:\s*:\s*(?P<count>[0-9]{1,4}))?")
 _COUNT = re.compile(r"[0-9]{1,4}")
 _SKYPILOT_NAMES = {"A100": "A100 40GB"}
@@ -44,10 +54,37 @@ _SKYPILOT_COUNT = "SKYPILOT_NUM_GPUS_PER_NODE"
 
 
 def job_containers(text: str) -> list[Container] | None:
-    """Return the containers of a script or a unit; None of any other text."""
+    """Return the containers of a script, a unit or a job of Nomad; None of any other text."""
     if _SCRIPT.match(text):
         return list(_script(text))
-    return [_unit(text)] if _SECTION.search(text) else None
+    if _SECTION.search(text):
+        return [_unit(text)]
+    starts = [match.start() for match in _TASK.finditer(text)]
+    ends = [*starts[1:], len(text)]
+    return [_task(text, at, end) for at, end in zip(starts, ends, strict=False)] or None
+
+
+def _task(text: str, start: int, end: int) -> Container:
+    """Return a task of Nomad, which the text holds from `start` to `end`."""
+    first = text.count("\n", 0, start)
+    settings: dict[str, list[Text]] = {}
+    for match in _HCL.finditer(text, start, end):
+        line = first + text.count("\n", start, match.start()) + 1
+        values = _QUOTED.findall(match["value"])
+        settings[match["key"]] = [text_of(value.replace('\\"', '"'), line) for value in values]
+    device = _DEVICE.search(text, start, end)
+    program = settings.get("command", [])
+    image = next(iter(settings.get("image", [])), None)
+    line = (image or next(iter(program), None) or text_of("", first + 1)).line
+    return structs.replace(
+        command_container(program, line),
+        name=f"task/{_QUOTED.findall(text[start:end])[0]}",
+        image=image,
+        command=program or None,
+        arguments=settings.get("args", []),
+        gpu=_at(text, device, "gpu"),
+        gpu_count=int(device["count"] or 1) if device else None,
+    )
 
 
 def _script(text: str) -> Iterator[Container]:

@@ -1,18 +1,18 @@
 """Servers that an operator starts from a resource of its own: KubeAI's Model, KAITO's Workspace and
-InferenceSet, the production stack's VLLMRuntime.
+InferenceSet, the production stack's VLLMRuntime, Run:ai's InferenceWorkload.
 
 Source: substratusai/kubeai internal/modelcontroller/engine_vllm.go and engine_ollama.go (url,
 args), charts/kubeai/values.yaml (resourceProfiles, named by GPU); kaito-project/kaito
 pkg/model/interface.go (its share and the context's `auto`, tensor parallel over a node's GPUs and
 stages over nodes), presets/workspace/inference/vllm/inference_api.py (the config's `vllm` goes over
 them), presets/workspace/models/supported_models.yaml (presets); vllm-project/production-stack
-operator/config/samples/."""
+operator/config/samples/; Run:ai's documentation of workloads in YAML (v2alpha1)."""
 
 import re
 from collections.abc import Iterator
 
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
-from fitgauge.services.manifests.containers import Container, Note
+from fitgauge.services.manifests.containers import Container, Note, words
 from fitgauge.services.manifests.parallelism import STACK_FLAGS, flags_of
 from fitgauge.services.manifests.references import References
 from fitgauge.services.manifests.workloads import containers, environment_of, owner_of
@@ -73,6 +73,32 @@ def kubeai_model(document: Block, _: References) -> Iterator[Container]:
         gpu_count=int(count) if count.isdigit() else 1,
         shared_memory=Text(_SHARED_MEMORY),
         gpu=text_of(named["gpu"] if named else gpu, profile.line),
+    )
+
+
+def runai_workload(document: Block, _: References) -> Iterator[Container]:
+    """Yield the container of an inference workload of Run:ai, whose settings each have a value."""
+    spec = block_at(document, "spec")
+    image, count = text_at(spec, "image", "value"), text_at(spec, "gpu", "value")
+    if image is None or count is None:
+        return
+    items = block_at(spec, "environment", "items")
+    variables = {name: text_at(block_at(items, name), "value") for name in items}
+    command = words(text_at(spec, "command", "value"))
+    part = "A part of a GPU is checked as the whole: its share is not read."
+    yield Container(
+        name=owner_of(document),
+        line=image.line,
+        image=image,
+        command=command or None,
+        arguments=words(text_at(spec, "arguments", "value")),
+        environment={name: value for name, value in variables.items() if value is not None},
+        resources=Block(),
+        pod=Block(),
+        gpu_count=int(count) if count.isdecimal() else 1,
+        gpu=text_at(spec, "nodeType", "value"),
+        shared_memory=Text("unknown"),
+        notes=() if count.isdecimal() else (Note(count.line, part),),
     )
 
 

@@ -20,6 +20,7 @@ from fitgauge.services.common.schemas import FitRequest, Verdict
 from fitgauge.services.manifests.command_line import (
     Flag,
     ServerCommand,
+    follows,
     host_weights_flag,
     server_command,
 )
@@ -117,6 +118,8 @@ class ManifestChecker:
                 unreadable[source.name] = Remark(rule, note.line, note.message)
             for container in manifest.containers:
                 command = server_command(container)
+                if command is not None and follows(command):
+                    continue
                 if command is not None:
                     built = _Server(container, command, manifest)
                     servers.append(self._pending(source.name, built, overrides))

@@ -73,7 +73,8 @@ def _pods(node: Node, owner: str, group_size: int) -> Iterator[Container]:
         return
     if not isinstance(node, Block):
         return
-    pods = blocks_at(node, "containers")
+    alone = block_at(node, "container")  # of a template of Argo Workflows
+    pods = [*blocks_at(node, "containers"), *([alone] if "image" in alone else ())]
     for container in pods:
         several = len(pods) > 1
         name = text_at(container, "name") if several else None
@@ -81,7 +82,7 @@ def _pods(node: Node, owner: str, group_size: int) -> Iterator[Container]:
     for key, value in node.items():
         size = text_at(value, "size") if key == _LEADER else None
         inner = int(size) if size is not None and size.isdigit() else group_size
-        if key not in ("containers", "initContainers") and not _follows(node, key):
+        if key not in ("container", "containers", "initContainers") and not _follows(node, key):
             yield from _pods(value, owner, max(1, inner))
 
 

@@ -14,7 +14,13 @@ CONTAINER = ContainerStart(
         "vllm-openai", "vllm/vllm", "rocm/vllm", "vllm-gaudi", "vllm-hpu", "/vllm:",
         "huggingfaceserver", "llm-d-cuda",
     ),
-    programs=(("vllm", "serve"), ("vllm.entrypoints.openai.api_server",), ("dynamo.vllm",)),
+    programs=(
+        ("vllm", "serve"),
+        ("vllm", "run-batch"),
+        ("vllm.entrypoints.openai.api_server",),
+        ("vllm.entrypoints.openai.run_batch",),
+        ("dynamo.vllm",),
+    ),
     names_model_first=True,
     settings_flags=("--config",),
     spellings={
@@ -64,12 +70,13 @@ CONTAINER = ContainerStart(
             "--enable-ssl-refresh", "--enable-tokenizer-info-endpoint",
             "--exclude-tools-when-tool-choice-none", "--generation-config",
             "--guided-decoding-backend", "--headless", "--hf-token", "--host", "--ignore-patterns",
+            "--input-file",
             "--is-decode-worker", "--is-prefill-worker", "--kv-cache-metrics", "--kv-events-config",
             "--load-format", "--log-config-file", "--log-error-stack", "--master-addr",
             "--master-port", "--max-cpu-loras", "--max-log-len", "--max-logprobs",
             "--media-io-kwargs", "--middleware", "--model-dir", "--model-loader-extra-config",
             "--model-name", "--nnodes", "--node-rank", "--otlp-traces-endpoint",
-            "--override-generation-config", "--port", "--prefix-caching-hash-algo",
+            "--output-file", "--override-generation-config", "--port", "--prefix-caching-hash-algo",
             "--reasoning-parser", "--reasoning-parser-plugin", "--response-role", "--revision",
             "--root-path", "--safetensors-load-strategy", "--scheduling-policy", "--seed",
             "--served-model-name", "--show-hidden-metrics-for-version", "--shutdown-timeout",
@@ -77,7 +84,7 @@ CONTAINER = ContainerStart(
             "--ssl-ciphers", "--ssl-keyfile", "--stream-interval", "--structured-outputs-config",
             "--swap-space", "--tokenizer", "--tokenizer-mode", "--tokenizer-revision",
             "--tool-call-parser", "--tool-parser-plugin", "--tool-server", "--trust-remote-code",
-            "--uds", "--use-tqdm-on-load", "--uvicorn-log-level",
+            "--uds", "--use-tqdm-on-load", "--uvicorn-log-level", "-i", "-o",
         }
     ),
 )  # fmt: skip

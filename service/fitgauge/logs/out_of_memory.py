@@ -40,6 +40,7 @@ _DEVICE = (
     "MPS backend out of memory",
     "OutOfMemoryError",
     "CUDA error: out of memory",
+    "): out of memory",  # CUDA runtime error in cudaMallocAsync(...)
     "HIP error: out of memory",
     "cudaMalloc failed",
     "hipMalloc failed",
@@ -86,6 +87,7 @@ _PHASES: dict[TrainingPhase, re.Pattern[str]] = {
 
 _CHECKPOINTED = re.compile(
     r"torch/utils/checkpoint\.py|gradient_checkpointing['\"]?[ =:]{1,3}[Tt]rue|/unsloth(?:_zoo)?/"
+    r"|\bUnsloth \d{4}\.\d"
 )
 """What shows that activations are checkpointed already: Unsloth does by itself."""
 

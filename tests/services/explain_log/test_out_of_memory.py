@@ -27,6 +27,10 @@ MESSAGES = {
     "prose": ("I always get an out of memory error", None),
     "short": ("OOM", None),
     "hip": ("torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.50 GiB.", None),
+    "tensorrt-llm's calls": (
+        "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMalloc(ptr, n): out of memory",
+        "tensorrt-llm",
+    ),
     "hip error": ("RuntimeError: HIP error: out of memory", None),
     "cublas": ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", None),
     "torch": (TORCH, None),
@@ -340,3 +344,47 @@ def test_no_message_says_both_that_weights_are_too_many_and_that_all_fits(explai
     gpu = "M3 Max 36GB" if name in ("mlx", "mps") else "RTX 4090"
     said = " ".join(explain(text, model="Qwen/Qwen3-32B", gpu=gpu).causes)
     assert not ("alone" in said and "By the estimate it fits" in said)
+
+
+@pytest.mark.parametrize(("allocated", "is_advised"), [("22.80", False), ("12.00", True)])
+def test_others_are_looked_for_where_memory_is_not_all_of_the_process(
+    explain, allocated, is_advised
+):
+    log = TORCH.replace("22.80", allocated).replace("23.30 GiB memory", "memory")
+    first = explain(f"INFO [gpu_model_runner.py:1] vLLM API server\n{log}").fixes[0]
+    assert (first.command == "nvidia-smi") == is_advised
+
+
+def test_a_model_is_read_of_the_arguments_of_old_releases(explain):
+    log = "api_server.py:529] args: Namespace(model='Qwen/Qwen3-8B', max_model_len=None)\n"
+    answer = explain(f"INFO vLLM API server version 0.6.3.post1\n{log}{TORCH}", gpu="RTX 4090")
+    assert (answer.model.id, answer.understood_as["context_length"]) == ("Qwen/Qwen3-8B", 40960)
+
+
+def test_a_file_of_llama_cpp_is_named_by_its_path(explain):
+    log = (
+        "llama_model_loader: loaded meta data with 43 key-value pairs and 579 tensors from"
+        " /models/gpt-oss-20b-mxfp4-00001-of-00002.gguf (version GGUF V3 (latest))\n"
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 11530.07 MiB on device 0:"
+        " cudaMalloc failed: out of memory"
+    )
+    assert explain(log, gpu="RTX 3060 8GB").model.id == "openai/gpt-oss-20b"
+
+
+def test_a_run_of_deepspeed_says_its_gpus_and_what_it_offloads(explain):
+    world = "eyJsb2NhbGhvc3QiOiBbMCwgMSwgMiwgM119"  # {"localhost": [0, 1, 2, 3]}
+    command = (
+        f"deepspeed.launcher.launch --world_info={world} train.py --model_name_or_path"
+        " Qwen/Qwen3-8B --deepspeed ds_z2_offload.json --bf16 True --max_length 2048"
+    )
+    answer = explain(f"{command}\n{OLD_TORCH}")
+    understood = answer.understood_as
+    assert (answer.gpu.count, understood["zero_stage"], understood["offload"]) == (
+        4, 2, "optimizer"
+    )  # fmt: skip
+
+
+def test_settings_in_yaml_below_a_traceback_name_the_run(explain):
+    settings = "base_model: Qwen/Qwen3-8B\nadapter: lora\nsequence_len: 8192\nmicro_batch_size: 4\n"
+    answer = explain(f"trainer.train()\n{TORCH}\n{settings}")
+    assert (answer.model.id, answer.understood_as["sequence_length"]) == ("Qwen/Qwen3-8B", 8192)

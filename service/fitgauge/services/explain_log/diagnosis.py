@@ -14,6 +14,8 @@ from fitgauge.services.explain_log.general_fixes import first_of_all, general_fi
 from fitgauge.services.explain_log.schemas import LogFix, MemoryPart
 
 _NOTABLE = 0.5 * GIB
+_CONTEXT = 1 * GIB
+"""More than CUDA's context and the libraries of a process hold of a GPU."""
 _FRAGMENTED = 0.1
 """Share of the GPU from which memory that PyTorch reserves and does not use counts."""
 
@@ -74,6 +76,14 @@ def others_bytes(measured: Measured) -> int:
     return int(held) if _NOTABLE < held < total else 0
 
 
+def _held_alone(measured: Measured) -> bool:
+    """Return whether PyTorch's memory, what is free and a context are all of the GPU."""
+    names = ("allocated", "reserved_unallocated", "free")
+    known = [value for name in names if (value := measured.value(name)) is not None]
+    total = measured.value("total")
+    return total is not None and len(known) == len(names) and total - sum(known) < _CONTEXT
+
+
 def diagnose(log: StartLog, engine: EngineName | None, launched: Launched | None) -> Diagnosis:
     """Return what a log says of the memory that ran out. engine: None where nothing says which
     one ran; launched: None where the model or the GPU is not known."""
@@ -86,7 +96,7 @@ def diagnose(log: StartLog, engine: EngineName | None, launched: Launched | None
     own = _suggested(launched) if launched else []
     fixes += own
     if not any(fix.verdict == "fits" for fix in own):
-        general = general_fixes(engine, log.remarks, kv_cache=kv_cache)
+        general = general_fixes(engine, log.remarks, kv_cache=kv_cache, alone=_held_alone(measured))
         fixes += [fix for fix in general if fix not in fixes]
     return Diagnosis(
         sentences=[

@@ -68,10 +68,11 @@ _HOST = (
 
 
 def general_fixes(
-    engine: EngineName | None, remarks: Collection[str], *, kv_cache: bool
+    engine: EngineName | None, remarks: Collection[str], *, kv_cache: bool, alone: bool = False
 ) -> list[LogFix]:
     """Return the changes. engine: None where nothing says which one ran; remarks: the log's, of
-    what ran out and where; kv_cache: weights were loaded, and the cache is too small."""
+    what ran out and where; kv_cache: weights were loaded, and the cache is too small; alone: the
+    process held the GPU by itself."""
     if "host_memory" in remarks:
         return [*_HOST]
     if "optimizer_step" in remarks:
@@ -80,9 +81,8 @@ def general_fixes(
         fixes = _IN_LOSS if "loss" in remarks else _TRAINING
         done = {_CHECKPOINTING.change} if "checkpointed" in remarks else set()
         return [fix for fix in fixes if fix.change not in done]
-    if engine is None:
-        return [*_ANY]
-    return [*([] if kv_cache else [_OTHERS]), *_of_engine(engine, kv_cache=kv_cache)]
+    every = _ANY if engine is None else (_OTHERS, *_of_engine(engine, kv_cache=kv_cache))
+    return [fix for fix in every if fix is not _OTHERS or not (kv_cache or alone)]
 
 
 def _of_engine(engine: EngineName, *, kv_cache: bool) -> Iterator[LogFix]:

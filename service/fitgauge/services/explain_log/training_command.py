@@ -1,6 +1,8 @@
 """The training run that a command line or a log describes, as a request of check_training_fit."""
 
+import json
 import re
+from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +37,11 @@ _SWITCHES: tuple[tuple[str, re.Pattern[str], object], ...] = (
 _LEFT_OUT = {"method": "full"}
 """What a command trains whose flags name no adapter."""
 
+_WRITTEN = re.compile(
+    r"^[ \t]*(?:base_model|model_name_or_path):[ \t]*[\"']?(?P<model>[\w./-]{3,200})", re.MULTILINE
+)
+"""The model in a file of settings of axolotl or LLaMA-Factory."""
+_WORLD = re.compile(r"--world_info=(?P<info>[\w+/-]{8,8192}={0,2})")
 _TRL = re.compile(r"\btrl\b")
 _LEFT_OUT_BY_TRL = {"micro_batch_size": 8, "sequence_length": 1024}
 """What TRL takes where a command does not say. Source: transformers 5.23 training_args.py,
@@ -64,6 +71,17 @@ def named_model(text: str) -> str | None:
     return model if isinstance(model, str) else None
 
 
+def _world(text: str) -> int | None:
+    """Return how many GPUs DeepSpeed's launcher starts on: machines with their GPUs, in base64."""
+    match = _WORLD.search(text)
+    try:
+        machines = json.loads(b64decode(match["info"], altchars=b"-_")) if match else {}
+    except ValueError:
+        return None
+    lists = machines.values() if isinstance(machines, dict) else ()
+    return sum(len(gpus) for gpus in lists if isinstance(gpus, list)) or None
+
+
 def _fields(text: str, gpus: int | None = None) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, flags, kind in _NAMES:
@@ -74,6 +92,10 @@ def _fields(text: str, gpus: int | None = None) -> dict[str, Any]:
             continue
         if parsed is not None:
             fields[name] = parsed
+    if "model" not in fields and (written := _WRITTEN.search(text)) is not None:
+        fields["model"] = hub_id(written["model"])
+    if (started := _world(text)) is not None:
+        fields.setdefault("gpu_count", started)
     fields |= tool_settings(text, gpus)
     for name, pattern, meaning in _SWITCHES:
         if name not in fields and pattern.search(text):

@@ -83,6 +83,13 @@ def _stage(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def _offload(text: str) -> str | None:
+    """Return what a configuration offloads whose name says that it does: ds_z3_offload_config."""
+    if "offload" not in text.lower():
+        return None
+    return "optimizer" if _stage(text) in (1, 2) else "cpu"
+
+
 _ATTENTION = _one_of(
     eager="eager", sdpa="sdpa", flash_attention_2="flash", flash_attention_3="flash", fa2="flash",
     fa3="flash", flash_attn="flash", flash="flash", flex_attention="flex", disabled="eager",
@@ -132,6 +139,7 @@ _NAMES: Mapping[tuple[str, Read], str] = {
     ("optimizer_in_backward", _where_on(True)): "optimizer_in_bwd",
     ("zero_stage", _whole): "zero_optimization.stage zero_stage",
     ("zero_stage", _stage): "deepspeed deepspeed_config deepspeed_config_file",
+    ("offload", _offload): "deepspeed deepspeed_config deepspeed_config_file",
     ("zero_stage", _one_of(true=3, always=3, false=2, never=2)):
         "fsdp_reshard_after_forward reshard_after_forward",
     ("zero_stage", _one_of(full_shard=3, hybrid_shard=3, shard_grad_op=2)):

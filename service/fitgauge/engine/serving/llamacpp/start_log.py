@@ -121,6 +121,9 @@ _BUILD = re.compile(
 _LOADING = re.compile(r"load_model: loading model '(?P<path>[^']{1,512})'")
 _PATH = re.compile(r"(?:tensors|values) from (?P<path>\S{1,512}) \(version")
 _NAME = re.compile(r"general\.name +(?:str +)?= (?P<name>[\w .()+-]{2,80})")
+_FILE_END = re.compile(
+    r"(?:[-._](?:UD-)?(?:I?Q\d\w*|BF16|F16|F32|MXFP4))?(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
+)
 _SOURCE = re.compile(
     r"repo_url str += https://huggingface\.co/(?P<id>[\w.-]{1,96}/[\w.-]{1,96})(?<!\.\.\.)\s*$"
 )
@@ -279,9 +282,11 @@ def model_of(lines: list[Line]) -> str | None:
 
 
 def name_of(lines: list[Line]) -> str | None:
-    """`general.name` of the file."""
-    name = first(lines, "general.name", _NAME)
-    return name["name"].strip() if name else None
+    """`general.name` of the file, else what its path ends with: no part, type or extension."""
+    if (name := first(lines, "general.name", _NAME)) is not None:
+        return name["name"].strip()
+    path = first(lines, " from ", _PATH) or first(lines, "loading model '", _LOADING)
+    return _FILE_END.sub("", path["path"].rpartition("/")[2]) if path else None
 
 
 def devices(readings: list[Measurement]) -> int | None:

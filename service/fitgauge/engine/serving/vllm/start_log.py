@@ -145,7 +145,13 @@ _ENTRY = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG) \d\d-\d\d ")
 _BLOCKS = (8, 16, 32, 64, 128)
 _ROUNDING = 0.05
 _MOST_CONTINUED = 4
-_COMMANDS = ("non-default args:", "vllm serve ", "vllm bench ", "vllm.entrypoints")
+_COMMANDS = (
+    "non-default args:",
+    "args: Namespace(",
+    "vllm serve ",
+    "vllm bench ",
+    "vllm.entrypoints",
+)
 _LONGEST_COMMAND = 64 * 1024
 
 

@@ -79,9 +79,9 @@ def others_bytes(measured: Measured) -> int:
 def _held_alone(measured: Measured) -> bool:
     """Return whether PyTorch's memory, what is free and a context are all of the GPU."""
     names = ("allocated", "reserved_unallocated", "free")
-    known = [value for name in names if (value := measured.value(name)) is not None]
+    sizes = [value for name in names if (value := measured.value(name)) is not None]
     total = measured.value("total")
-    return total is not None and len(known) == len(names) and total - sum(known) < _CONTEXT
+    return total is not None and len(sizes) == len(names) and total - sum(sizes) < _CONTEXT
 
 
 def diagnose(log: StartLog, engine: EngineName | None, launched: Launched | None) -> Diagnosis:

@@ -215,16 +215,9 @@ class Client:
 
 
 _BATCHED = (
-    "check_fit",
-    "check_training_fit",
-    "recommend_gpus",
-    "list_models_that_fit",
-    "compare_fit",
-    "explain_log",
-    "plan_training",
-    "explain_utilization",
-    "ask",
-)
+    "check_fit", "check_training_fit", "recommend_gpus", "list_models_that_fit", "compare_fit",
+    "explain_log", "plan_training", "explain_utilization", "ask",
+)  # fmt: skip
 """Operations that take a question."""
 
 

@@ -6,15 +6,10 @@ from pathlib import Path
 from litestar import MediaType, Request, Response
 
 _TYPES = {
-    ".css": MediaType.CSS,
-    ".html": MediaType.HTML,
-    ".js": "text/javascript",
-    ".json": MediaType.JSON,
-    ".log": MediaType.TEXT,
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
+    ".css": MediaType.CSS, ".html": MediaType.HTML, ".js": "text/javascript",
+    ".json": MediaType.JSON, ".log": MediaType.TEXT, ".png": "image/png", ".svg": "image/svg+xml",
     ".toml": "application/toml",
-}
+}  # fmt: skip
 
 _HEADERS = {
     "Cache-Control": "no-cache",

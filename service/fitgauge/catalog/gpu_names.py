@@ -35,28 +35,10 @@ _SYNONYMS = {
 }
 
 NUMBERS = {
-    "one": 1,
-    "single": 1,
-    "two": 2,
-    "both": 2,
-    "pair": 2,
-    "couple": 2,
-    "dual": 2,
-    "three": 3,
-    "triple": 3,
-    "four": 4,
-    "quad": 4,
-    "eight": 8,
-    "sixteen": 16,
-    "zwei": 2,
-    "drei": 3,
-    "vier": 4,
-    "acht": 8,
-    "deux": 2,
-    "trois": 3,
-    "quatre": 4,
-    "huit": 8,
-}
+    "one": 1, "single": 1, "two": 2, "both": 2, "pair": 2, "couple": 2, "dual": 2, "three": 3,
+    "triple": 3, "four": 4, "quad": 4, "eight": 8, "sixteen": 16, "zwei": 2, "drei": 3, "vier": 4,
+    "acht": 8, "deux": 2, "trois": 3, "quatre": 4, "huit": 8,
+}  # fmt: skip
 """Numbers as words, in English, German and French."""
 
 CHINESE_NUMBERS = {name: number for number, name in enumerate("一二三四五六七八", 1)} | {

@@ -29,25 +29,10 @@ CLOUD_NAMES = {
 """Other names of clouds, in small letters without anything between
 them."""
 
-_FILLERS = frozenset(
-    {
-        "a",
-        "an",
-        "cloud",
-        "instance",
-        "instances",
-        "labs",
-        "machine",
-        "machines",
-        "node",
-        "nodes",
-        "series",
-        "server",
-        "tpu",
-        "vm",
-        "vms",
-    }
-)
+_FILLERS = frozenset({
+    "a", "an", "cloud", "instance", "instances", "labs", "machine", "machines", "node", "nodes",
+    "series", "server", "tpu", "vm", "vms",
+})  # fmt: skip
 
 _SEPARATORS = re.compile(r"[\s._-]+")
 _SERIES = re.compile(r"Standard_(?P<line>N[CD])\d+(?P<letters>[a-z]*)_(?:\w+_)?(?P<version>v\d+)")

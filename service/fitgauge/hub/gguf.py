@@ -24,18 +24,9 @@ MAX_TENSORS = 2**20
 MAX_DIMENSIONS = 8
 
 _SCALARS: Final = {
-    0: "B",
-    1: "b",
-    2: "<H",
-    3: "<h",
-    4: "<I",
-    5: "<i",
-    6: "<f",
-    7: "?",
-    10: "<Q",
-    11: "<q",
+    0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q",
     12: "<d",
-}
+}  # fmt: skip
 _STRING, _ARRAY = 8, 9
 _TYPE_AND_OFFSET = 12
 

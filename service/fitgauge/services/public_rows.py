@@ -12,25 +12,11 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.services.explain_log.schemas import LogAnswer, LogCase
 
 _BILLION = 1e9
-_WORDS = frozenset(
-    {
-        "activation_checkpointing",
-        "attention",
-        "base_precision",
-        "engine",
-        "engine_version",
-        "framework",
-        "kv_cache_dtype",
-        "loss",
-        "method",
-        "optimizer",
-        "optimizer_implementation",
-        "precision",
-        "quantization",
-        "settings",
-        "trainer",
-    }
-)
+_WORDS = frozenset({
+    "activation_checkpointing", "attention", "base_precision", "engine", "engine_version",
+    "framework", "kv_cache_dtype", "loss", "method", "optimizer", "optimizer_implementation",
+    "precision", "quantization", "settings", "trainer",
+})  # fmt: skip
 """Fields whose text is a word of the contract. Any other text may hold a name and is left out."""
 
 _SETTING = re.compile(r"[A-Za-z0-9][\w.+-]{0,31}")

@@ -22,15 +22,9 @@ _PARTS_OF_A_POST = 4
 _BETWEEN_RELEASES = re.compile(r"dev|rc|\+g[0-9a-f]{6}", re.IGNORECASE)
 _GGML_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL")
 _GGML_ALIASES = {
-    "fp16": "F16",
-    "float16": "F16",
-    "fp32": "F32",
-    "bfloat16": "BF16",
-    "q8": "Q8_0",
-    "q4": "Q4_0",
-    "q5": "Q5_0",
-    "int8": "Q8_0",
-}
+    "fp16": "F16", "float16": "F16", "fp32": "F32", "bfloat16": "BF16", "q8": "Q8_0", "q4": "Q4_0",
+    "q5": "Q5_0", "int8": "Q8_0",
+}  # fmt: skip
 _GGUF_OF_BITS = {"int2": "q2_k", "int3": "q3_k_m", "int4": "q4_k_m", "int8": "q8_0"}
 """The usual GGUF file of so many bits."""
 

@@ -18,21 +18,13 @@ _MOST_VALUES = 12
 """Values that a hint names of one field."""
 
 _CODES: dict[str, ErrorCode] = {
-    "context_length": "unsupported",
-    "disaggregation": "unsupported",
-    "dtype": "unknown-quantization",
-    "draft_model": "incompatible-draft-model",
-    "gpu": "unsupported",
-    "kv_cache_dtype": "unknown-kv-cache-dtype",
-    "kv_offload_gib": "unsupported",
-    "lora_rank": "invalid-value",
-    "lora_slots": "unsupported",
-    "offload": "unsupported",
-    "optimizer": "unsupported",
-    "quantization": "unknown-quantization",
-    "speculative_tokens": "unsupported",
-    "zero_stage": "unsupported",
-}
+    "context_length": "unsupported", "disaggregation": "unsupported",
+    "dtype": "unknown-quantization", "draft_model": "incompatible-draft-model",
+    "gpu": "unsupported", "kv_cache_dtype": "unknown-kv-cache-dtype",
+    "kv_offload_gib": "unsupported", "lora_rank": "invalid-value", "lora_slots": "unsupported",
+    "offload": "unsupported", "optimizer": "unsupported", "quantization": "unknown-quantization",
+    "speculative_tokens": "unsupported", "zero_stage": "unsupported",
+}  # fmt: skip
 """The code of each parameter's refusal; those that are missing are layouts."""
 
 _TITLES = {"gpu": "GPU", "quantization": "quantization of this model"}

@@ -29,27 +29,15 @@ from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.query import FitEstimate
 
 _OF_A_GPU = (
-    "gpu_count",
-    "tensor_parallel",
-    "pipeline_parallel",
-    "data_parallel",
-    "expert_parallel",
-    "gpu_memory_utilization",
-    "kv_cache_memory_gib",
-    "other_memory_gib",
-)
+    "gpu_count", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel",
+    "gpu_memory_utilization", "kv_cache_memory_gib", "other_memory_gib",
+)  # fmt: skip
 """Fields that mean nothing without a GPU."""
 
 _UNDERSTOOD = (
-    "model",
-    "engine",
-    "engine_version",
-    "quantization",
-    "context_length",
-    "concurrency",
-    "kv_cache_dtype",
-    "rope_scaling_factor",
-)
+    "model", "engine", "engine_version", "quantization", "context_length", "concurrency",
+    "kv_cache_dtype", "rope_scaling_factor",
+)  # fmt: skip
 
 _ROUNDS = 20
 """The most sizes of a GPU that are tried for one format."""

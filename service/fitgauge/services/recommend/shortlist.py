@@ -33,15 +33,11 @@ ROLES: dict[Objective, Role] = {
 }
 
 REASONS: dict[Role, str] = {
-    "fewest_gpus": "the fewest GPUs",
-    "cheapest": "the cheapest",
-    "fastest": "the fastest",
-    "headroom": "with headroom",
-    "as_published": "weights as published",
-    "smallest": "the least memory",
-    "cheapest_per_token": "the cheapest per token",
+    "fewest_gpus": "the fewest GPUs", "cheapest": "the cheapest", "fastest": "the fastest",
+    "headroom": "with headroom", "as_published": "weights as published",
+    "smallest": "the least memory", "cheapest_per_token": "the cheapest per token",
     "alternative": "an alternative",
-}
+}  # fmt: skip
 
 
 class Deployment(Protocol):

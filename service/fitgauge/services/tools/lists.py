@@ -31,15 +31,10 @@ _ROWS = 8
 _LOG_PARTS = 5
 _LOG_FIXES = 4
 _ROLES: dict[Role, str] = {
-    "fewest_gpus": "fewest GPUs",
-    "cheapest": "cheapest",
-    "fastest": "fastest",
-    "headroom": "with headroom",
-    "as_published": "unquantized",
-    "smallest": "least memory",
-    "cheapest_per_token": "cheapest per token",
-    "alternative": "alternative",
-}
+    "fewest_gpus": "fewest GPUs", "cheapest": "cheapest", "fastest": "fastest",
+    "headroom": "with headroom", "as_published": "unquantized", "smallest": "least memory",
+    "cheapest_per_token": "cheapest per token", "alternative": "alternative",
+}  # fmt: skip
 _HOISTED = ("model", "gpu", "engine", "quantization", "context_length", "concurrency")
 
 

@@ -38,20 +38,10 @@ LANGUAGE_SECTIONS = (
     "thinker_config",
 )
 VISION_SECTIONS = ("vision_config", "visual", "vision_tower_config", "vit_config")
-PLAIN_ACTIVATIONS = frozenset(
-    {
-        "gelu",
-        "gelu_new",
-        "gelu_fast",
-        "gelu_python",
-        "quick_gelu",
-        "relu",
-        "relu2",
-        "relu_squared",
-        "squared_relu",
-        "xielu",
-    }
-)
+PLAIN_ACTIVATIONS = frozenset({
+    "gelu", "gelu_new", "gelu_fast", "gelu_python", "quick_gelu", "relu", "relu2", "relu_squared",
+    "squared_relu", "xielu",
+})  # fmt: skip
 """Activations of MLPs without a gate. Source: `hidden_act` of transformers' dense decoders;
 gated ones say silu or gelu_pytorch_tanh."""
 

@@ -32,15 +32,9 @@ Arguments = dict[str, object]
 _FILE = "train.py"
 _LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _TRAINERS = {
-    "sft": "SFT",
-    "dpo": "DPO",
-    "kto": "KTO",
-    "orpo": "ORPO",
-    "simpo": "CPO",
-    "reward": "Reward",
-    "grpo": "GRPO",
-    "rloo": "RLOO",
-}
+    "sft": "SFT", "dpo": "DPO", "kto": "KTO", "orpo": "ORPO", "simpo": "CPO", "reward": "Reward",
+    "grpo": "GRPO", "rloo": "RLOO",
+}  # fmt: skip
 
 _REFERRING = ("dpo", "kto")
 

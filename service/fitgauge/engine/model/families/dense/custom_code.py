@@ -240,15 +240,9 @@ def assumed(read: Reader) -> Reader:
 
 CONFIRMED: Mapping[str, Dialect] = {"internlm2": INTERNLM2}
 UNCONFIRMED: Mapping[str, Dialect] = {
-    "aquila": UNBIASED,
-    "exaone": EXAONE,
-    "internlm": INTERNLM,
-    "orion": ORION,
-    "solar": LLAMA,
-    "xverse": UNBIASED,
-    "yi": UNBIASED,
-    "Yi": UNBIASED,
-}
+    "aquila": UNBIASED, "exaone": EXAONE, "internlm": INTERNLM, "orion": ORION, "solar": LLAMA,
+    "xverse": UNBIASED, "yi": UNBIASED, "Yi": UNBIASED,
+}  # fmt: skip
 
 READERS: dict[str, Reader] = {
     **{model_type: reader(dialect) for model_type, dialect in CONFIRMED.items()},

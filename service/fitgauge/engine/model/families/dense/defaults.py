@@ -40,15 +40,9 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
 """The name used here, and what older and stranger configs call the same size."""
 
 _SIZES = (
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "max_position_embeddings",
-)
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "max_position_embeddings",
+)  # fmt: skip
 _NEVER_GUESSED = _SIZES[:5]
 
 

@@ -22,7 +22,7 @@ and with them GPUs that no cloud rents out."""
 def recommend_requests(request: FitRequest) -> Iterator[RecommendRequest]:
     """Yield the question of a model's GPUs, in the fields that both requests have: of those that
     are rented out, of those sold, of all."""
-    request = RecommendRequest(
+    of_sold = RecommendRequest(
         model=request.model,
         context_length=request.context_length,
         concurrency=request.concurrency,
@@ -34,9 +34,9 @@ def recommend_requests(request: FitRequest) -> Iterator[RecommendRequest]:
         min_tokens_per_second_per_request=request.min_tokens_per_second_per_request,
         max_seconds_to_first_token=request.max_seconds_to_first_token,
     )
-    yield structs.replace(request, max_usd_per_hour=PRICED)
-    yield request
-    yield structs.replace(request, include=EVERY_KIND)
+    yield structs.replace(of_sold, max_usd_per_hour=PRICED)
+    yield of_sold
+    yield structs.replace(of_sold, include=EVERY_KIND)
 
 
 def smallest_options(front: Sequence[Option]) -> list[tuple[Option, list[Reason]]]:

@@ -90,9 +90,9 @@ def _form(saved: Saved, workload: TrainingWorkload) -> Form:
         if workload.precision == "fp8":
             return "fp8"
         return "int8"
-    form = precision_policy(workload)
+    policy = precision_policy(workload)
     half: Form = next(
-        (_HALVES[name] for name in (form.compute, form.weights) if name in _HALVES), "bf16"
+        (_HALVES[name] for name in (policy.compute, policy.weights) if name in _HALVES), "bf16"
     )
     if saved.width == 8:
         return "int64"

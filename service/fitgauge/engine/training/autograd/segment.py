@@ -47,8 +47,8 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 def tape_of(workload: TrainingWorkload, *, accumulates: bool = True) -> Tape:
     """Return an empty tape, with autocast where the framework uses it. `accumulates`: products add
     gradients of weights to Megatron's own buffers."""
-    form = precision_policy(workload)
-    compute = BITS[form.compute] // 8 if form.autocast else 0
+    policy = precision_policy(workload)
+    compute = BITS[policy.compute] // 8 if policy.autocast else 0
     return (
         MegatronTape(compute) if accumulates and workload.framework == "megatron" else Tape(compute)
     )

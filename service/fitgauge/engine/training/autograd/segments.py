@@ -162,8 +162,8 @@ def _as_alike(workload: TrainingWorkload) -> TrainingWorkload:
 
 def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
     """Return the sizes and settings of this workload's layers."""
-    form = precision_policy(workload)
-    width = BITS[form.weights] // 8
+    policy = precision_policy(workload)
+    width = BITS[policy.weights] // 8
     rows = 1 if workload.packed else workload.micro_batch_size
     row = workload.sequence_length * workload.micro_batch_size // rows
     # what sets flash attention apart are the samples' ends, any other a mask of the row
@@ -191,7 +191,7 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
         ),
         rotary=bool(spec.rotary_tables) or spec.model_type == "nominal",
         table_width=width,
-        compute_width=BITS[form.compute] // 8,
+        compute_width=BITS[policy.compute] // 8,
         merged_expert_adapters=workload.merged_expert_adapters,
         fused_experts=workload.fused_experts,
         repeats_keys=workload.repeats_keys,

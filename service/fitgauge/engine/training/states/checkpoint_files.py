@@ -75,7 +75,7 @@ _SOURCES = {
 
 
 def _parts(spec: ModelSpec, workload: TrainingWorkload) -> _Parts:
-    form = precision_policy(workload)
+    policy = precision_policy(workload)
     weights = masters = states = half = 0
     for unit in units(spec, workload):
         number = len(unit.layers)
@@ -83,7 +83,7 @@ def _parts(spec: ModelSpec, workload: TrainingWorkload) -> _Parts:
         weights += number * sum(parameter.bytes for parameter in trained)
         masters += number * master_bytes(trained, workload)
         states += number * sum(
-            optimizer_bytes(parameter, workload.optimizer, form) for parameter in trained
+            optimizer_bytes(parameter, workload.optimizer, policy) for parameter in trained
         )
         half += number * sum(
             size_of(parameter.elements, "BF16")

@@ -35,7 +35,7 @@ def state_formulas(
     workload: TrainingWorkload, slices: Sequence[tuple[RankUnit, int]]
 ) -> dict[str, StateFormula]:
     """Return how each state is counted: numbers, bytes of a number, and over how many ranks."""
-    form = precision_policy(workload)
+    policy = precision_policy(workload)
     ranks = workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
     trained = _by_ranks(workload, slices, trained=True)
     elements = _by_ranks(workload, slices, trained=False)
@@ -73,14 +73,14 @@ def state_formulas(
         weights = StateFormula(f"in the formats: {numbers}{over}", size // ways)
         gradients = of_trained("of adapters", mean("gradients", "gradients"), "gradients")
     else:
-        width = BITS[form.weights] // 8
-        weights = each(f"in {form.weights}", elements, "parameters", width, "weights")
-        gradients = of_trained(f"in {form.gradients}", BITS[form.gradients] / 8, "gradients")
-    masters = BITS[form.masters] / 8 if form.masters else 0.0
+        width = BITS[policy.weights] // 8
+        weights = each(f"in {policy.weights}", elements, "parameters", width, "weights")
+        gradients = of_trained(f"in {policy.gradients}", BITS[policy.gradients] / 8, "gradients")
+    masters = BITS[policy.masters] / 8 if policy.masters else 0.0
     return {
         "weights": weights,
         "gradients": gradients,
-        "master_weights": of_trained(f"in {form.masters}", masters, "states"),
+        "master_weights": of_trained(f"in {policy.masters}", masters, "states"),
         "optimizer_states": of_trained(
             workload.optimizer, mean("optimizer_states", "states"), "states"
         ),

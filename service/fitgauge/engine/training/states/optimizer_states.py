@@ -50,13 +50,13 @@ class States(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> States:
     """Return the States of these parameters under a workload, unsharded and not offloaded."""
     trained = [parameter for parameter in parameters if parameter.trained]
-    form = precision_policy(workload)
+    policy = precision_policy(workload)
     return States(
         weights=sum(parameter.bytes for parameter in parameters),
         gradients=gradient_bytes(trained, workload),
         master_weights=master_bytes(trained, workload),
         optimizer_states=sum(
-            optimizer_bytes(parameter, workload.optimizer, form)
+            optimizer_bytes(parameter, workload.optimizer, policy)
             for parameter in (_flat(trained) if _factors_nothing(workload) else trained)
         ),
         step_temporaries=step_bytes(trained, workload),
@@ -135,7 +135,7 @@ def master_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> in
     return sum(size_of(parameter.elements, masters) for parameter in trained) if masters else 0
 
 
-def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, form: PrecisionPolicy) -> int:
+def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, policy: PrecisionPolicy) -> int:
     """Return the bytes of an optimizer's states of one trained parameter, without its step counter
     (4 bytes a tensor, on the host unless fused).
 
@@ -148,7 +148,7 @@ def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, form: PrecisionP
     rest (torch.optim.Muon takes 2D parameters alone). adafactor: fp32 rows and columns (arXiv
     1804.04235; torch keeps the weight's format). galore_adamw: AdamW of the projection to rank
     128 and the projector (arXiv 2403.03507). sgd, lomo: none."""
-    one = size_of(parameter.elements, _state_dtype(parameter, form))
+    one = size_of(parameter.elements, _state_dtype(parameter, policy))
     matrix = len(parameter.shape) >= 2
     match optimizer:
         case "sgd" | "lomo":
@@ -170,7 +170,7 @@ def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, form: PrecisionP
         case "adamw_torch_4bit":
             return 2 * low_bit_bytes(parameter, one, bits=4, block=128)
         case "adam_mini":
-            row = BITS[_state_dtype(parameter, form)] // 8
+            row = BITS[_state_dtype(parameter, policy)] // 8
             return one + (parameter.count * parameter.shape[0] * row if matrix else one)
         case "muon":
             return one if matrix and parameter.kind in _MATRIX_KINDS else 2 * one
@@ -179,13 +179,13 @@ def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, form: PrecisionP
                 return (
                     parameter.count
                     * sum(factor_sizes(parameter.shape))
-                    * BITS[_state_dtype(parameter, form)]
+                    * BITS[_state_dtype(parameter, policy)]
                     // 8
                 )
             return one
         case "galore_adamw":
             if matrix and parameter.kind in _MATRIX_KINDS:
-                return _galore_bytes(parameter, _state_dtype(parameter, form))
+                return _galore_bytes(parameter, _state_dtype(parameter, policy))
             return 2 * one
         case _:
             return one
@@ -291,9 +291,9 @@ def _as_stored(parameters: Sequence[Parameter], sizes: Sequence[int]) -> list[in
     return stored
 
 
-def _state_dtype(parameter: Parameter, form: PrecisionPolicy) -> str:
+def _state_dtype(parameter: Parameter, policy: PrecisionPolicy) -> str:
     """Return the format of states: the framework's, or that of an adapter's own weight."""
-    return parameter.dtype if parameter.adapter and form.masters is None else form.states
+    return parameter.dtype if parameter.adapter and policy.masters is None else policy.states
 
 
 def _galore_bytes(parameter: Parameter, dtype: str) -> int:

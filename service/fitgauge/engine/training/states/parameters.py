@@ -130,7 +130,7 @@ _UNITS: WeakMemo[ModelSpec, TrainingWorkload, tuple[Unit, ...]] = WeakMemo(64)
 
 
 def _units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
-    form = precision_policy(workload)
+    policy = precision_policy(workload)
     scheme, result = base_scheme(spec, workload), []
     rules = RuleIndex(scheme.rules if scheme else ())
     for block in spec.blocks:
@@ -138,8 +138,8 @@ def _units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
             continue
         whole = merged(block)
         trained = not workload.uses_adapters and _is_reached(block, spec, workload)
-        base = tuple(_parameter(block, tensor, form, rules, trained=trained) for tensor in whole)
-        adapters = _adapters(block, whole, workload, form) if workload.uses_adapters else ()
+        base = tuple(_parameter(block, tensor, policy, rules, trained=trained) for tensor in whole)
+        adapters = _adapters(block, whole, workload, policy) if workload.uses_adapters else ()
         result.append(
             Unit(
                 part=block.part,
@@ -210,7 +210,7 @@ def merged(block: Block) -> tuple[Tensor, ...]:
 
 
 def _parameter(
-    block: Block, tensor: Tensor, form: PrecisionPolicy, rules: RuleIndex, *, trained: bool
+    block: Block, tensor: Tensor, policy: PrecisionPolicy, rules: RuleIndex, *, trained: bool
 ) -> Parameter:
     stored = rules.format_of(block.prefix + tensor.name, tensor, block.part)
     if stored is not None and tensor.shape[1:] == (1,) and not stored.flat:
@@ -223,14 +223,14 @@ def _parameter(
         split=tensor.split,
         units=tensor.units,
         count=tensor.count,
-        dtype=form.weights,
+        dtype=policy.weights,
         form=stored,
         trained=trained,
     )
 
 
 def _adapters(
-    block: Block, whole: Sequence[Tensor], workload: TrainingWorkload, form: PrecisionPolicy
+    block: Block, whole: Sequence[Tensor], workload: TrainingWorkload, policy: PrecisionPolicy
 ) -> tuple[Parameter, ...]:
     """Return a (rank, in) and B (out, rank) for every targeted linear; DoRA adds a magnitude for
     every output.
@@ -261,17 +261,17 @@ def _adapters(
                 (rank, inputs),
                 Split.ROW if row else Split.NONE,
                 tensor,
-                form,
+                policy,
             )
         )
-        result.append(_adapter(f"{name}.lora_B.weight", (out, rank), column, tensor, form))
+        result.append(_adapter(f"{name}.lora_B.weight", (out, rank), column, tensor, policy))
         if workload.method == "dora":
-            result.append(_adapter(f"{name}.lora_magnitude_vector", (out,), column, tensor, form))
+            result.append(_adapter(f"{name}.lora_magnitude_vector", (out,), column, tensor, policy))
     return tuple(result)
 
 
 def _adapter(
-    name: str, shape: tuple[int, ...], split: Split, linear: Tensor, form: PrecisionPolicy
+    name: str, shape: tuple[int, ...], split: Split, linear: Tensor, policy: PrecisionPolicy
 ) -> Parameter:
     kind, count = (Kind.EXPERT, linear.count) if linear.kind is Kind.EXPERT else (Kind.LINEAR, 1)
     return Parameter(
@@ -281,7 +281,7 @@ def _adapter(
         split=split,
         units=linear.units,
         count=count,
-        dtype=form.adapters,
+        dtype=policy.adapters,
         adapter=True,
     )
 

@@ -199,8 +199,8 @@ def offloaded_gradient_bytes(
     param_buffer_of_bit16_for_cpu_offload_groups). Measured: tools/accuracy/measure_offload.py.
     FSDP keeps the shards it reduced."""
     if workload.framework == "deepspeed":
-        form = precision_policy(workload)
-        second = form.gradients if workload.zero_stage == 3 else form.weights
+        policy = precision_policy(workload)
+        second = policy.gradients if workload.zero_stage == 3 else policy.weights
         return sum(parameter.elements for parameter in stepped) * (BITS["F32"] + BITS[second]) // 8
     if not is_sharded("gradients", workload):
         return 0

@@ -224,9 +224,9 @@ def _shares_mask(tower: Tower, workload: TrainingWorkload) -> bool:
     any case."""
     if not tower.style.masked or workload.attention == "flash":
         return False
-    form = precision_policy(workload)
+    policy = precision_policy(workload)
     checkpointed = workload.activation_checkpointing != "none" and tower.style.checkpoints
-    return checkpointed or (workload.attention == "sdpa" and not form.autocast)
+    return checkpointed or (workload.attention == "sdpa" and not policy.autocast)
 
 
 def _context(tower: Tower, context: LayerContext, workload: TrainingWorkload) -> LayerContext:

@@ -27,13 +27,13 @@ _RULES = (rule("loaded", r"loaded (?P<weights>NUM)", "GiB"),)
 
 def estimate(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
 ) -> Estimate:
     """Return the estimate of any engine that warms up."""
-    loaded = warmup.loaded_stages(spec, laid, workload, accelerator)
+    loaded = warmup.loaded_stages(spec, sharded, workload, accelerator)
     memory = warmup.warmed_stages(spec, workload, profile, block=16)
     return warmup.warmed_estimate(accelerator, workload, loaded, memory)
 

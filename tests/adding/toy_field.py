@@ -38,9 +38,9 @@ from fitgauge.services.common.schemas import FitRequest  # noqa: E402
 from fitgauge.services.fit.service import FitService  # noqa: E402
 
 
-def estimate(spec: Any, laid: Any, workload: Any, accelerator: Any, profile: Any) -> Estimate:
+def estimate(spec: Any, sharded: Any, workload: Any, accelerator: Any, profile: Any) -> Estimate:
     """Return the toy's estimate, with the pages held back."""
-    loaded = warmup.loaded_stages(spec, laid, workload, accelerator)
+    loaded = warmup.loaded_stages(spec, sharded, workload, accelerator)
     if workload.toy_pages is not None:
         size = workload.toy_pages * 2 * MIB
         pages = exact_term("toy_pages", size, "computed", "toy_pages x 2 MiB", "the request")

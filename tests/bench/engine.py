@@ -50,7 +50,7 @@ def microseconds():
         spec = read_config(row.config, row.quantization)
         model = Model(id=name, source="snapshot", spec=spec)
         engine, scheme = ENGINES["vllm"], scheme_of(model, None)
-        laid = engine.shard_weights(spec, scheme)
+        sharded = engine.shard_weights(spec, scheme)
         workload = serving_workload(
             FitRequest(model=name, gpu="H100", concurrency=4), spec, card, 1, profile
         )
@@ -59,8 +59,8 @@ def microseconds():
             lambda engine=engine, spec=spec, scheme=scheme: engine.shard_weights(spec, scheme), 5
         )
         estimate = best_microseconds(
-            lambda spec=spec, laid=laid, workload=workload: ENGINES["vllm"].estimate(
-                spec, laid, workload, card, profile
+            lambda spec=spec, sharded=sharded, workload=workload: ENGINES["vllm"].estimate(
+                spec, sharded, workload, card, profile
             )
         )
         estimates.append(estimate)

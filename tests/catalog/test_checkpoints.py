@@ -42,5 +42,5 @@ def test_the_files_of_ollamas_library_are_as_large_as_their_format_makes_the_mod
             assert size is not None, row
             spec = model_of(row.model).spec
             scheme = requested_scheme(row.form, spec)
-            laid = ENGINES["llama.cpp"].shard_weights(spec, scheme, stored=None)
-            assert abs(rank_weights(laid).bytes / int(size[1]) - 1) < 0.01, row
+            sharded = ENGINES["llama.cpp"].shard_weights(spec, scheme, stored=None)
+            assert abs(rank_weights(sharded).bytes / int(size[1]) - 1) < 0.01, row

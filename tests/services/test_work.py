@@ -291,7 +291,12 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name, count, cache
     """The estimate of every card of the catalog, made for itself, is that of the first of
     its kind, and so is what it holds beside its weights of those that one workload makes alike."""
     asked, profile, row = model_of(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
-    laid, first, alike, loading = row.shard_weights(asked.spec, scheme_of(asked, None)), {}, {}, {}
+    sharded, first, alike, loading = (
+        row.shard_weights(asked.spec, scheme_of(asked, None)),
+        {},
+        {},
+        {},
+    )
     for accelerator in bundled().all():
         workload = serving_workload(
             FitRequest(model=name, gpu="any", concurrency=4, kv_cache_dtype=cache),
@@ -300,17 +305,19 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name, count, cache
             count,
             profile,
         )
-        laid.memo.clear()
-        required = row.estimate(asked.spec, laid, workload, accelerator, profile).fullest.required
+        sharded.memo.clear()
+        required = row.estimate(
+            asked.spec, sharded, workload, accelerator, profile
+        ).fullest.required
         assert (
             first.setdefault((workload, row.accelerator_kind(accelerator)), required) == required
         ), accelerator.name
         others = row.split.stage_memory(asked.spec, workload, accelerator, profile, Memo())
         for_workload = row.workload_kind(asked.spec, accelerator, workload)
         assert alike.setdefault((workload, for_workload), others) == others, accelerator.name
-        laid.memo.clear()
-        loaded = row.split.loaded(asked.spec, laid, workload, accelerator)
-        kind = loading_kind(accelerator, workload, laid)
+        sharded.memo.clear()
+        loaded = row.split.loaded(asked.spec, sharded, workload, accelerator)
+        kind = loading_kind(accelerator, workload, sharded)
         assert loading.setdefault((workload, kind), loaded) == loaded, accelerator.name
 
 

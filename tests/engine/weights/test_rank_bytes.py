@@ -88,29 +88,30 @@ def test_layers_left_over_go_to_the_stages_before_the_last(layers, stages, sizes
 @pytest.mark.parametrize("config", [LLAMA_8B, QWEN_MOE])
 @pytest.mark.parametrize("stages", [2, 3, 8])
 def test_stages_add_up_to_the_whole(config, stages):
-    laid = shard_weights(read_config(config), PLAIN)
+    sharded = shard_weights(read_config(config), PLAIN)
     ranges = pipeline_stages(config["num_hidden_layers"], stages)
     split = [
-        rank_weights(laid, layers=ranges[n], first=n == 0, last=n == stages - 1).bytes
+        rank_weights(sharded, layers=ranges[n], first=n == 0, last=n == stages - 1).bytes
         for n in range(stages)
     ]
-    assert sum(split) == rank_weights(laid).bytes
+    assert sum(split) == rank_weights(sharded).bytes
 
 
 def test_a_tied_embedding_is_on_the_first_stage_and_on_the_last():
-    laid = shard_weights(read_config({**LLAMA_8B, "tie_word_embeddings": True}), PLAIN)
+    sharded = shard_weights(read_config({**LLAMA_8B, "tie_word_embeddings": True}), PLAIN)
     embedding = 128256 * 4096 * 2
-    first = rank_weights(laid, layers=range(16), first=True, last=False)
-    last = rank_weights(laid, layers=range(16, 32), first=False, last=True)
+    first = rank_weights(sharded, layers=range(16), first=True, last=False)
+    last = rank_weights(sharded, layers=range(16, 32), first=False, last=True)
     assert first.by_part[Part.EMBEDDING] == last.by_part[Part.EMBEDDING] == embedding
-    assert rank_weights(laid).by_part[Part.EMBEDDING] == embedding
+    assert rank_weights(sharded).by_part[Part.EMBEDDING] == embedding
 
 
 def test_kv_heads_are_replicated_where_ranks_outnumber_them():
     keys = Tensor("k_proj.weight", (8 * 128, 4096), Kind.LINEAR, Split.KV, 8)
-    laid = shard_weights(one(keys), PLAIN)
+    sharded = shard_weights(one(keys), PLAIN)
     assert [
-        rank_weights(laid, tensor_parallel=ways).bytes // (128 * 4096 * 2) for ways in (1, 2, 8, 16)
+        rank_weights(sharded, tensor_parallel=ways).bytes // (128 * 4096 * 2)
+        for ways in (1, 2, 8, 16)
     ] == [8, 4, 1, 1]
 
 
@@ -135,27 +136,27 @@ def test_a_vocabulary_is_padded_before_it_is_divided():
 
 @pytest.mark.parametrize("degree", [2, 4, 8, 16])
 def test_experts_go_to_ranks_whole_or_in_slices_and_weigh_the_same(degree):
-    laid = vllm.shard_weights(read_config(QWEN_MOE), PLAIN)
-    sliced = rank_weights(laid, tensor_parallel=degree)
-    whole = rank_weights(laid, tensor_parallel=degree, expert_parallel=degree)
+    sharded = vllm.shard_weights(read_config(QWEN_MOE), PLAIN)
+    sliced = rank_weights(sharded, tensor_parallel=degree)
+    whole = rank_weights(sharded, tensor_parallel=degree, expert_parallel=degree)
     assert sliced.bytes == whole.bytes
-    everything = rank_weights(laid).bytes
+    everything = rank_weights(sharded).bytes
     assert everything / degree < sliced.bytes < everything / degree * 1.2
 
 
 def test_data_parallel_ranks_of_vllm_share_experts():
-    laid = vllm.shard_weights(read_config(QWEN_MOE), PLAIN)
+    sharded = vllm.shard_weights(read_config(QWEN_MOE), PLAIN)
     assert (
-        rank_weights(laid, data_parallel=8).bytes
-        == rank_weights(laid, data_parallel=8, expert_parallel=8).bytes
-        < rank_weights(laid).bytes / 4
+        rank_weights(sharded, data_parallel=8).bytes
+        == rank_weights(sharded, data_parallel=8, expert_parallel=8).bytes
+        < rank_weights(sharded).bytes / 4
     )
 
 
 def test_quantized_row_slices_count_their_own_scales():
     down = Tensor("down.weight", (4096, 14336), Kind.LINEAR, Split.ROW)
-    laid = shard_weights(one(down), Scheme(name="awq", rules=(Rule(form=q.awq(4, 128)),)))
-    assert rank_weights(laid, tensor_parallel=4).bytes == q.tensor_bytes(
+    sharded = shard_weights(one(down), Scheme(name="awq", rules=(Rule(form=q.awq(4, 128)),)))
+    assert rank_weights(sharded, tensor_parallel=4).bytes == q.tensor_bytes(
         4096, 14336 // 4, q.awq(4, 128)
     )
 
@@ -163,9 +164,9 @@ def test_quantized_row_slices_count_their_own_scales():
 def test_an_unknown_architecture_is_scaled_to_what_is_stored():
     spec = read_config({**LLAMA_8B, "model_type": "never-seen"})
     stored = Stored(elements={"BF16": 9_000_000_000})
-    laid = shard_weights(spec, PLAIN, stored=stored)
-    assert laid.basis == "assumed"
-    assert rank_weights(laid).bytes == pytest.approx(summary_bytes(stored), rel=1e-6)
+    sharded = shard_weights(spec, PLAIN, stored=stored)
+    assert sharded.basis == "assumed"
+    assert rank_weights(sharded).bytes == pytest.approx(summary_bytes(stored), rel=1e-6)
 
 
 def test_an_unknown_architecture_without_a_stored_count_is_a_guess():
@@ -177,11 +178,11 @@ def test_an_unknown_architecture_without_a_stored_count_is_a_guess():
 
 
 def test_a_known_architecture_is_not_scaled():
-    laid = shard_weights(
+    sharded = shard_weights(
         read_config(LLAMA_8B), PLAIN, stored=Stored(elements={"BF16": 9_000_000_000})
     )
-    assert laid.scale == 1.0
-    assert laid.basis == "computed"
+    assert sharded.scale == 1.0
+    assert sharded.basis == "computed"
 
 
 def test_a_checkpoint_weighs_its_table():

@@ -155,21 +155,21 @@ def test_posted_split_of_a_70b_over_two_cards() -> None:
 
 def test_posted_weights_of_a_q8_0_file() -> None:
     """Qwen3-Coder-30B-A3B Q8_0 (b7342): 30658.12 MiB on the card."""
-    laid = laid_of("Qwen/Qwen3-Coder-30B-A3B-Instruct")
+    sharded = laid_of("Qwen/Qwen3-Coder-30B-A3B-Instruct")
     assert gpu_bytes(
-        laid, range(48), first=True, last=True, offload=Offload(0, 0)
+        sharded, range(48), first=True, last=True, offload=Offload(0, 0)
     ) / MIB == pytest.approx(30658.12, abs=0.1)
 
 
 def test_a_gguf_file_at_hand_sets_the_size() -> None:
     spec = spec_of("Qwen/Qwen3-32B")
     scheme = requested_scheme("q4_k_m", spec)
-    laid = shard_weights(spec, scheme, Stored(file_bytes=20 * GIB))
+    sharded = shard_weights(spec, scheme, Stored(file_bytes=20 * GIB))
     whole = sum(
-        gpu_bytes(laid, layers, first=False, last=last, offload=Offload(0, 0))
+        gpu_bytes(sharded, layers, first=False, last=last, offload=Offload(0, 0))
         for layers, last in ((range(64), True),)
     )
-    assert laid.basis == "exact"
+    assert sharded.basis == "exact"
     assert 0.9 * 20 * GIB < whole < 20 * GIB
 
 

@@ -19,10 +19,10 @@ def loaded(
     name: str, version: tuple[int, ...], ranks: int = 1, gpu: str = "H100 SXM"
 ) -> dict[str, Term]:
     spec = spec_of(name)
-    laid = shard_weights(spec, published(spec) or Scheme(name="unquantized"))
+    sharded = shard_weights(spec, published(spec) or Scheme(name="unquantized"))
     work = workload_of(version=version, tensor_parallel=ranks, max_num_seqs=1024)
     terms = loaded_terms(
-        spec, laid, work, bundled().find(gpu).accelerator, Stage(range(spec.layers))
+        spec, sharded, work, bundled().find(gpu).accelerator, Stage(range(spec.layers))
     )
     return {term.name: term for term in terms}
 
@@ -52,8 +52,8 @@ def test_loading_holds_what_was_printed(
 def test_experts_whose_activation_triton_lacks_are_padded_for_marlin_on_hopper() -> None:
     """Width 3072 over 16 ranks is 192, padded to 256: 129.75 GiB were printed (w087)."""
     spec = spec_of("moonshotai/Kimi-K3")
-    laid = padded_for(shard_weights(spec, published(spec) or Scheme(name="none")), spec, (9, 0))
-    experts = next(share for share in laid.shares if share.experts)
+    sharded = padded_for(shard_weights(spec, published(spec) or Scheme(name="none")), spec, (9, 0))
+    experts = next(share for share in sharded.shares if share.experts)
     sizes = {ways: share_bytes(experts, VLLM, Ranks(ways, ways, ways, 1)) for ways in (8, 16)}
     assert sizes[16] / sizes[8] == pytest.approx(256 / 384)
 

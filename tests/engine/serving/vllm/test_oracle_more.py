@@ -99,8 +99,8 @@ def _version(row: dict[str, Any]) -> tuple[int, ...]:
 
 def _laid(row: dict[str, Any]) -> ShardedWeights:
     spec = spec_of(row["model"])
-    laid = layout.shard_weights(spec, published(spec) or Scheme(name="as published"))
-    return cards.padded_for(laid, spec, tuple(row["capability"]))
+    sharded = layout.shard_weights(spec, published(spec) or Scheme(name="as published"))
+    return cards.padded_for(sharded, spec, tuple(row["capability"]))
 
 
 def _plan(row: dict[str, Any], stage: range | None = None) -> KvCacheConfig:
@@ -131,21 +131,21 @@ REFUSED = [row for row in ROWS if "refused" in row]
 
 @pytest.mark.parametrize("row", BUILT, ids=_name)
 def test_weights_and_buffers_are_those_of_vllm(row):
-    spec, laid, degree = spec_of(row["model"]), _laid(row), row["tensor_parallel"]
-    layout.check_parallel(spec, laid, tensor_parallel=degree, version=_version(row))
-    ours = rank_weights(laid, tensor_parallel=degree).bytes
+    spec, sharded, degree = spec_of(row["model"]), _laid(row), row["tensor_parallel"]
+    layout.check_parallel(spec, sharded, tensor_parallel=degree, version=_version(row))
+    ours = rank_weights(sharded, tensor_parallel=degree).bytes
     ours += layout.buffer_bytes(spec, version=_version(row))
     assert ours == pytest.approx(sum(row["bytes"]), rel=1e-4)
 
 
 @pytest.mark.parametrize("row", STAGED, ids=_name)
 def test_every_pipeline_stage_holds_what_vllm_gives_it(row):
-    spec, laid, degree = spec_of(row["model"]), _laid(row), row["tensor_parallel"]
+    spec, sharded, degree = spec_of(row["model"]), _laid(row), row["tensor_parallel"]
     stages = pipeline_stages(spec.layers, row["pipeline_parallel"])
     for number, (layers, answer) in enumerate(zip(stages, row["stages"], strict=True)):
         first, last = number == 0, number == len(stages) - 1
         ours = rank_weights(
-            laid, tensor_parallel=degree, layers=layers, first=first, last=last
+            sharded, tensor_parallel=degree, layers=layers, first=first, last=last
         ).bytes
         ours += layout.buffer_bytes(spec, layers=layers, version=_version(row))
         assert ours == pytest.approx(sum(answer), rel=1e-4), number

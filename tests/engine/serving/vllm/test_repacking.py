@@ -57,9 +57,9 @@ def test_experts_are_widened_on_every_rank_alike() -> None:
 def test_unquantized_weights_are_not_repacked() -> None:
     spec = spec_of("Qwen/Qwen3-8B")
     work = workload_of()
-    laid = shard_weights(spec, published(spec) or Scheme(name="unquantized"))
+    sharded = shard_weights(spec, published(spec) or Scheme(name="unquantized"))
     gpu = bundled().find("A100 80GB").accelerator
-    assert repacking_terms(laid, work, gpu, Stage(range(spec.layers))) == ()
+    assert repacking_terms(sharded, work, gpu, Stage(range(spec.layers))) == ()
 
 
 def test_graphs_of_latent_layers_come_to_what_a_run_printed_that_was_not_fitted() -> None:

@@ -6,10 +6,7 @@ import pytest
 from msgspec import structs
 
 from fitgauge.services.ask.leads import most_of
-from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.common.schemas import FitRequest
-
-TEXT = "how much context can I get?"
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +21,7 @@ def asked(questions):
 
 def test_a_shorter_context_on_the_same_gpus_is_taken(asked):
     request, answer = asked
-    most, sentence = most_of(TEXT, Understood(), request, answer)
+    most, sentence = most_of("context_length", request, answer)
     assert most.context_length < 32768
     assert sentence == f"{most.context_length:,} tokens of context at most. "
 
@@ -33,4 +30,4 @@ def test_a_shorter_context_on_the_same_gpus_is_taken(asked):
 def test_that_of_more_gpus_or_another_model_is_not(asked, more):
     request, answer = asked
     others = [structs.replace(one, request={**one.request, **more}) for one in answer.suggestions]
-    assert most_of(TEXT, Understood(), request, structs.replace(answer, suggestions=others)) is None
+    assert most_of("context_length", request, structs.replace(answer, suggestions=others)) is None

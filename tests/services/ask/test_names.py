@@ -12,7 +12,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.ask import topics, vocabulary
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader
-from fitgauge.services.ask.rows import rows
+from fitgauge.services.ask.vocabulary import rows
 
 SNAPSHOT = Snapshot()
 MODELS = ModelNames(SNAPSHOT)

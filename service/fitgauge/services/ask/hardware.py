@@ -9,14 +9,14 @@ import msgspec
 
 from fitgauge.engine.quantity import GB
 from fitgauge.services.ask.facts import Fact
-from fitgauge.services.ask.gpu_counts import (
+from fitgauge.services.ask.gpu_phrases import (
+    Hardware,
     count_in_all,
     count_of_each,
     count_with_added,
     counts_side_by_side,
     whole_nodes,
 )
-from fitgauge.services.ask.gpu_phrases import Hardware
 from fitgauge.services.ask.machines import in_laptop
 from fitgauge.services.ask.model_choice import after_contrast, end_of_contrast
 from fitgauge.services.ask.names import GpuNames
@@ -66,8 +66,6 @@ _PLUS = re.compile(r"\s(?:and|plus|with|along ?side)\s|和|加", re.IGNORECASE)
 _NOTHING = re.compile(r"[\s,]*(?:and\s*)?\d+\s?x?\s*$", re.IGNORECASE)
 """What stands between the GPUs of one machine: a sign; words where the text says that they are
 together; nothing but a count where each has one."""
-_APART = 32
-"""Characters between them, at most."""
 
 _CAPACITY = re.compile(
     r"\btotal capac?ity of (\d{1,3}(?:\.\d{1,2})?) GiB"
@@ -212,7 +210,7 @@ class _Choice(NamedTuple):
         for one, other in itertools.pairwise(named):
             name_at = self.text.find(other.value.name, other.start)
             between = self.text[one.end : max(one.end, name_at)]
-            if len(between) > _APART or not any(join.search(between) for join in joins):
+            if not any(join.search(between) for join in joins):
                 return None
         joined = " + ".join(f"{count}x {name}" if count else name for name, count in pairs)
         return Hardware(joined, None, None, None, True) if self.gpus.are_unlike(joined) else None

@@ -5,14 +5,15 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
+from typing import TypeVar
 
 from msgspec import Struct, structs
 
 from fitgauge.engine.quantity import GIB, KIB, gib, rough
-from fitgauge.services.ask.rates import HOURS_OF_A_MONTH
+from fitgauge.services.ask.grammar import HOURS_OF_A_MONTH
 from fitgauge.services.ask.remarks import share_of_each
 from fitgauge.services.ask.schemas import Understood
-from fitgauge.services.ask.topics import is_about
+from fitgauge.services.ask.topics import Topic, is_about
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.parsing import AS_PUBLISHED
 from fitgauge.services.common.schemas import FitRequest, Suggestion
@@ -22,49 +23,51 @@ from fitgauge.services.fit.host_speed import rate_in_words
 from fitgauge.services.recommend.schemas import RecommendAnswer
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
+Request = TypeVar("Request", FitRequest, TrainingRequest)
 
-def trained_most(text: str, understood: Understood) -> str | None:
-    """Return the field of a training of which a text asks the most that fits; None for none."""
-    if understood.micro_batch_size is None and is_about(text, "largest batch"):
-        return "micro_batch_size"
-    if understood.sequence_length is None and is_about(text, "longest sequence"):
-        return "sequence_length"
+_MOST: Sequence[tuple[str, Topic, str]] = (
+    ("context_length", "longest context", "tokens of context"),
+    ("concurrency", "most requests", "requests at once"),
+    ("micro_batch_size", "largest batch", "sequences in a micro-batch"),
+    ("sequence_length", "longest sequence", "tokens in a sequence"),
+)
+"""The fields of requests of which a text may ask the most that fits, and what they count."""
+
+
+def most_asked(text: str, understood: Understood, kind: type[Struct]) -> str | None:
+    """Return the field of such a request of which a text asks the most that fits; None for none."""
+    fields = kind.__struct_fields__
+    for field, topic, _ in _MOST:
+        if field in fields and getattr(understood, field) is None and is_about(text, topic):
+            return field
     return None
 
 
-def most_trained(
-    text: str, understood: Understood, request: TrainingRequest, answer: TrainingAnswer
-) -> tuple[TrainingRequest, str] | None:
-    """Return the request for the largest micro-batch or the longest sequences that fit, where a
-    text asks for them, and a sentence that says it with a space behind it; None where it asks
-    for no such thing, or nothing fits."""
-    field = trained_most(text, understood)
-    most = getattr(answer.limits, f"max_{field}", None)
-    if field is None or not most:
-        return None
-    noun = f"sequence{'' if most == 1 else 's'} in a micro-batch"
-    noun = noun if field == "micro_batch_size" else "tokens in a sequence"
-    each = f"{most:,} {noun} at most. "
-    return structs.replace(request, **{field: most}), each
-
-
 def most_of(
-    text: str, understood: Understood, request: FitRequest, answer: FitAnswer
-) -> tuple[FitRequest, str] | None:
-    """Return the request for the most that a text asks for, so that the command holds it, and a
-    sentence that says it with a space behind it; None where it asks for no such thing, or
-    nothing fits. Where the usual context does not surely fit, it is the one that is suggested."""
-    field = _field_asked(text, understood)
-    if answer.verdict != "fits":
-        return _shorter(request, answer) if field == "max_context_length" else None
-    most = getattr(answer.limits, field, None) if field is not None else None
+    field: str | None, request: Request, answer: FitAnswer | TrainingAnswer
+) -> tuple[Request, str] | None:
+    """Return the request for the most of a field that fits, so that the command holds it, and a
+    sentence that says it with a space behind it; None where it is of no field, or nothing fits.
+    Where the usual context does not surely fit, it is the one that is suggested."""
+    if field is None:
+        return None
+    changes, most = {}, getattr(answer.limits, f"max_{field}", None)
+    if isinstance(answer, FitAnswer) and answer.verdict != "fits":
+        most = None
+        for one in answer.suggestions if field == "context_length" else ():
+            if (
+                most is None
+                and one.verdict == "fits"
+                and is_here(one)
+                and "model" not in one.request
+            ):
+                changes, most = one.request, one.request.get("context_length")
     if not most:
         return None
-    if field == "max_context_length":
-        longest = structs.replace(request, context_length=most)
-        return longest, f"{most:,} tokens of context at most. "
-    noun = "request" if most == 1 else "requests"
-    return structs.replace(request, concurrency=most), f"{most:,} {noun} at once at most. "
+    noun = next(noun for name, _, noun in _MOST if name == field)
+    noun = re.sub("^(request|sequence)s", r"\1", noun) if most == 1 else noun
+    sentence = f"{most:,} {noun} at most. "
+    return structs.replace(request, **{**changes, field: most}), sentence
 
 
 def is_too_slow(answer: FitAnswer) -> bool:
@@ -79,7 +82,8 @@ def to_fit(text: str, understood: Understood, answer: FitAnswer) -> Suggestion |
     if answer.verdict not in ("does_not_fit", "tight"):
         return None
     if understood.host_memory_gib is None:
-        return step_here(answer.suggestions) if wants_most(text, understood) else None
+        asks = most_asked(text, understood, FitRequest)
+        return step_here(answer.suggestions) if asks else None
     step = first_step(answer.suggestions, offers_host=True)
     return step if step and (is_here(step) or "cpu_offload_gib" in step.request) else None
 
@@ -122,34 +126,13 @@ def layers_in_words(text: str, answer: FitAnswer) -> str:
     return f"{layers[1]} layers on the GPU. " if layers and is_about(text, "layers") else ""
 
 
-def wants_most(text: str, understood: Understood) -> bool:
-    """Return whether a text asks for the longest context or the most requests at once."""
-    return _field_asked(text, understood) is not None
-
-
-def most_of_each(
-    text: str, understood: Understood, names: Sequence[str], answers: Sequence[FitAnswer]
-) -> str:
-    """Return the longest context or the most requests at once of each of several answers, as a
-    sentence with a space behind it; empty where a text asks for neither.
-
-    names: of the answers."""
-    field = _field_asked(text, understood)
-    if field is None:
-        return ""
-    noun = "Tokens of context" if field == "max_context_length" else "Requests at once"
-    values = [getattr(one.limits, field, None) or 0 for one in answers]
+def most_of_each(field: str, names: Sequence[str], answers: Sequence[FitAnswer]) -> str:
+    """Return the most of a field that fits of each of several answers, as a sentence with a space
+    behind it. names: of the answers."""
+    noun = next(noun for name, _, noun in _MOST if name == field).capitalize()
+    values = [getattr(one.limits, f"max_{field}", None) or 0 for one in answers]
     each = ", ".join(f"{name} {value:,}" for name, value in zip(names, values, strict=True))
     return f"{noun} at most: {each}. "
-
-
-def _field_asked(text: str, understood: Understood) -> str | None:
-    """Return the limit of an answer that a text asks for; None for none."""
-    if understood.context_length is None and is_about(text, "longest context"):
-        return "max_context_length"
-    if understood.concurrency is None and is_about(text, "most requests"):
-        return "max_concurrency"
-    return None
 
 
 def host_in_words(machine: float, answer: FitAnswer) -> str:
@@ -174,18 +157,6 @@ def copies_in_words(text: str, answer: FitAnswer) -> str:
     if copies == 0:
         return f"No copy fits: one takes {each} {noun}. "
     return f"{copies:,} cop{'y' if copies == 1 else 'ies'} at most, each on {each} {noun}. "
-
-
-def _shorter(request: FitRequest, answer: FitAnswer) -> tuple[FitRequest, str] | None:
-    """Return the request with the context that is suggested for the same model on the same GPUs,
-    and a sentence that says it; None without."""
-    for one in answer.suggestions:
-        tokens = one.request.get("context_length")
-        is_same = is_here(one) and "model" not in one.request
-        if one.verdict == "fits" and tokens and is_same:
-            changed = structs.replace(request, **one.request)
-            return changed, f"{tokens:,} tokens of context at most. "
-    return None
 
 
 def cache_in_words(answer: FitAnswer) -> str:

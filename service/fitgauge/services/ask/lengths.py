@@ -1,14 +1,13 @@
-"""How many tokens a question is about: of a request with its prompt and answer, or of a training
-sequence."""
+"""How many tokens a question is about, of a request with its prompt and answer or of a training
+sequence, and how fast they come: speeds that are wanted and requests a second."""
 
 import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fitgauge.services.ask.facts import Fact
-from fitgauge.services.ask.formats_meant import AGAINST, LISTED
 from fitgauge.services.ask.grammar import in_tens
+from fitgauge.services.ask.meant import AGAINST, LISTED
 from fitgauge.services.ask.topics import is_about
 
 _MIN_LENGTH = 16
@@ -33,15 +32,6 @@ _AT_LENGTH = re.compile(
 _CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
 _OF_LENGTHS = re.compile(r"\b(?:context|ctx|tokens?|at|with|for)\b|[-?]", re.IGNORECASE)
 """What may stand next to each of several lengths."""
-
-
-class Lengths(NamedTuple):
-    """Tokens, under the names of the requests' fields."""
-
-    fields: Mapping[str, object]
-    """Their values."""
-    used: Collection[int]
-    """Where the facts begin that say them."""
 
 
 def sized_requests(text: str, facts: Sequence[Fact]) -> list[Fact]:
@@ -92,9 +82,10 @@ def lengths_side_by_side(text: str, facts: Sequence[Fact]) -> list[int]:
 
 def lengths(
     text: str, facts: Sequence[Fact], questions: Collection[int], *, training: bool
-) -> Lengths:
+) -> tuple[Mapping[str, object], Collection[int]]:
     """Return the tokens that a text says: what a setting names, else a prompt with its answer,
-    else a number of tokens, else a number in thousands where the text is about lengths.
+    else a number of tokens, else a number in thousands where the text is about lengths; as fields
+    of a request, and where the facts begin that say them.
 
     facts: all of the text; questions: the indices of the sentences that ask something."""
     prompts, answers = (_of(facts, kind) for kind in ("prompt", "output"))
@@ -107,7 +98,7 @@ def lengths(
         used += [*prompts, *answers]
         fields |= {"prompt_tokens": prompt, "output_tokens": answer}
         if not labelled:
-            return Lengths(fields | {field: prompt + answer}, {fact.start for fact in used})
+            return fields | {field: prompt + answer}, {fact.start for fact in used}
     bare = [
         fact
         for fact in facts
@@ -128,7 +119,7 @@ def lengths(
             if training and answers and group[-len(answers) :] == answers:
                 fields["output_tokens"] = fields[field]
             break
-    return Lengths(fields, {fact.start for fact in used})
+    return fields, {fact.start for fact in used}
 
 
 def _of(facts: Sequence[Fact], kind: str) -> list[Fact]:
@@ -150,3 +141,70 @@ def _largest(group: Sequence[Fact], questions: Collection[int]) -> float:
     """Return the largest number of those in sentences that ask something, else of all."""
     in_questions = [fact for fact in group if fact.sentence in questions]
     return max(float(fact.value) for fact in in_questions or group)
+
+
+_RATE = re.compile(
+    r"\b(\d{1,5}(?:\.\d{1,2})?) ?(?:(?:requests?|reqs?|queries|prompts) ?(?:/|per|a|each) ?"
+    r"(?:s|sec|second)\b|[rq]ps\b)",
+    re.IGNORECASE,
+)
+_PARTS = {"half": 0.5, "a third": 1 / 3, "a quarter": 0.25}
+_AT_ONCE = re.compile(
+    r"\b(half|a third|a quarter|(\d{1,2}) ?%) (?:of )?(?:\w+ ){0,4}?"
+    r"(?:online|active|at once|at the same time|concurrent\w*|simultaneous\w*|at peak)\b"
+    r"|(\d{1,2}) ?% ?(?:同时)?(?:在线|并发)",
+    re.IGNORECASE,
+)
+MOST_AT_ONCE = 1024
+"""Requests at once that are tried."""
+
+
+def share_at_once(text: str) -> float:
+    """Return which share of the people of a text it has at once: "10 % of them online"; 1 where it
+    says none."""
+    match = _AT_ONCE.search(text)
+    if match is None:
+        return 1.0
+    percent = match[2] or match[3]
+    return int(percent) / 100 if percent else _PARTS[match[1].lower()]
+
+
+def requests_a_second(text: str) -> float | None:
+    """Return how many requests a second a text sends; None where it does not say."""
+    match = _RATE.search(text)
+    return float(match[1]) or None if match is not None else None
+
+
+_WANTED = re.compile(
+    r"(?:\bat least|\bmin(?:imum)?|\bneeds?|\bwants?|\brequires?|\btarget\w*|\breach|"
+    r"\b(?:can|could|will|would|to)\s(?:\w+\s)?get|"
+    r"\bguarantee\w*|\bpromise\w*|\bsustain|\bmore than|\babove|\bover|[>≥]=?|\bwith|\bgives?|"
+    r"至少|不低于|达到)\W*(?:\w+\W+){0,2}$",
+    re.IGNORECASE,
+)
+"""Words before a speed that is asked for; others tell of one that was seen."""
+
+_PER_SECOND = re.compile(
+    r"\s*(?:(?:t|tok|tokens?)\s*(?:/|per|a)?\s*(?:s|sec|seconds?)|tps)\b", re.IGNORECASE
+)
+_OF_ONE = re.compile(
+    r"\W*(?:(?:per|a|each|every|for each|for every)\s+)?"
+    r"(?:users?|requests?|clients?|persons?|streams?|sessions?|each)\b|\W*每",
+    re.IGNORECASE,
+)
+_OF_ALL = re.compile(r"\W*(?:in )?(?:total|aggregate|overall|altogether|throughput)", re.IGNORECASE)
+_LONGEST_BEFORE = 32
+
+
+def wanted_speeds(text: str, speeds: Iterable[Fact]) -> list[Fact]:
+    """Return the speeds of one request that a text asks for."""
+    wanted: list[Fact] = []
+    for fact in speeds:
+        before = text[max(0, fact.start - _LONGEST_BEFORE) : fact.start]
+        unit = _PER_SECOND.match(text, fact.end)
+        after = unit.end() if unit else fact.end
+        if _OF_ALL.match(text, after):
+            continue
+        if _WANTED.search(before) or _OF_ONE.match(text, after):
+            wanted.append(fact)
+    return wanted

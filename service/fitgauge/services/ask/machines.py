@@ -4,13 +4,16 @@ memory others hold."""
 import math
 import re
 from collections.abc import Collection, Mapping
+from functools import cache
 
 from fitgauge.catalog.gpu_match import GpuMatch
+from fitgauge.catalog.instances import CLOUD_NAMES
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.options import ALL_LAYERS
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.services.ask.names import GpuNames
 from fitgauge.services.ask.topics import is_about
+from fitgauge.services.ask.vocabulary import rows
 
 _LAPTOP = re.compile(
     r"\b(?:laptop|thinkpad|legion|zephyrus|mobile)\b|笔记本|ノート(?:pc|パソコン)|노트북",
@@ -181,3 +184,46 @@ def host_memory(
     if _OFFLOADED.search(text):
         return _USUAL, f"host_memory_gib: taken as {_USUAL:g}; say how much the machine has."
     return None, ""
+
+
+_ALSO_OTHERS = frozenset(
+    {"google", "microsoft", "amazon", "oracle", "lambda", "huawei", "tencent", "alibaba"}
+)
+"""Names that publish models or mean something else: of a cloud only where the next word says so."""
+
+_SPACED = {text: cloud for cloud, texts in rows("clouds") for text in texts.split("|")}
+"""Names of several words or signs."""
+
+_NOTEBOOK = re.compile(
+    r"(?<![\w/.])(colab|kaggle)\b(?![./]\w)(?!(?:'s)?\s+(?:pro|paid|data\w*|competition|notebook))",
+    re.IGNORECASE,
+)
+_FREE_GPUS = {"colab": ("T4", 1), "kaggle": ("T4", 2)}
+"""Source: mccormickml.com/2024/04/23/colab-gpus-features-and-pricing (March 2026: the T4 is free);
+Kaggle's "GPU T4 x2", instead of one P100 (ContextLab/llmXive issue 367: T4 or P100)."""
+
+
+def clouds_in(text: str, listed: Collection[str]) -> list[str]:
+    """Return the clouds that a text names, of those that the catalog lists, in its order."""
+    named = _pattern(frozenset(listed)).finditer(text.lower())
+    names = (_SPACED.get(match[0]) or CLOUD_NAMES.get(match[0], match[0]) for match in named)
+    return list(dict.fromkeys(name for name in names if name in listed))
+
+
+@cache
+def _pattern(listed: frozenset[str]) -> re.Pattern[str]:
+    """Return what finds their names as words of their own, not as the owner of a repository."""
+    words = {*listed, *CLOUD_NAMES} - _ALSO_OTHERS
+    latin = [name for name in (*words, *_SPACED) if name.isascii()]
+    others = [name for name in _SPACED if not name.isascii()]
+    joined = "|".join(map(re.escape, sorted(latin, key=len, reverse=True)))
+    return re.compile(rf"(?<![\w/.-])(?:{joined})(?![\w/-])|" + "|".join(others))
+
+
+def free_gpu(text: str) -> tuple[str, int, str] | None:
+    """Return the GPU that a free notebook has, how many and a sentence on it; None for none."""
+    match = _NOTEBOOK.search(text)
+    if match is None:
+        return None
+    name, count = _FREE_GPUS[match[1].lower()]
+    return name, count, f"gpu: taken as {count} x {name}, which {match[1].title()} gives for free."

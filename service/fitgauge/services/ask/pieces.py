@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fitgauge.catalog.name_parts import in_latin
-from fitgauge.services.ask.languages import in_english
-from fitgauge.services.ask.rows import rows
-from fitgauge.services.ask.spoken import in_digits
+from fitgauge.services.ask.languages import in_digits, in_english
+from fitgauge.services.ask.vocabulary import rows
 
 _PIECE = re.compile(
     r"(?P<han>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3])"

@@ -7,20 +7,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from fitgauge.catalog.scope import closed_model_in, out_of_scope
-from fitgauge.services.ask import engines_meant, formats_meant, intent, model_choice, training_words
-from fitgauge.services.ask.clouds import clouds_in, free_gpu
+from fitgauge.services.ask import intent, lengths, machines, meant, model_choice, training_words
 from fitgauge.services.ask.commands import Pasted, as_read, pasted_command
 from fitgauge.services.ask.facts import Fact, leftovers, of_last_turns
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
-from fitgauge.services.ask.lengths import is_budget, lengths, lengths_side_by_side, sized_requests
-from fitgauge.services.ask.machines import held_by_others, host_memory, offloaded, without_offloaded
-from fitgauge.services.ask.methods import method_meant
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.operations import Reading, Sign, operation_of
 from fitgauge.services.ask.pieces import plain
-from fitgauge.services.ask.rates import share_at_once, wanted_speeds
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Understood
@@ -74,7 +69,9 @@ class Reader:
         if command is not None:
             blank = " " * (command.end - command.start)
             text = text[: command.start] + blank + text[command.end :]
-        tokens = self._scanner.tokens(without_offloaded(training_words.without_pixels(text)))
+        tokens = self._scanner.tokens(
+            machines.without_offloaded(training_words.without_pixels(text))
+        )
         choice = _Choice(text, tokens, facts(tokens), self._gpus, self._models, command)
         return choice.reading()
 
@@ -96,7 +93,7 @@ class _Choice:
         self._command = command
         """The command that it holds, of which nothing stands in `_text`."""
         facts = of_last_turns(text, facts)
-        self._facts = formats_meant.with_caches(text, sized_requests(text, facts))
+        self._facts = meant.with_caches(text, lengths.sized_requests(text, facts))
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
@@ -117,7 +114,7 @@ class _Choice:
         """Choose, and return the result."""
         model, models = self._models()
         settings = self._settings()
-        if not self._training and (flags := offloaded(self._text)):
+        if not self._training and (flags := machines.offloaded(self._text)):
             settings["flags"] = flags
         if self._draft is not None:
             settings["flags"] = {"draft_model": self._draft, "speculative_tokens": _DRAFTED}
@@ -137,7 +134,7 @@ class _Choice:
                 written.pop("algorithm", None)  # the method says it
             settings |= as_read(written)
         notes = [*self._notes, *(() if " + " in str(gpu) else other_memory(hardware, self._gpus))]
-        if not (gpu or names) and (free := free_gpu(self._text)) is not None:
+        if not (gpu or names) and (free := machines.free_gpu(self._text)) is not None:
             gpu, count, note = free[0], count or free[1], free[2]
             notes.append(note)
         elif not names:
@@ -150,11 +147,11 @@ class _Choice:
         stated = (one.value.ram or (one.value.memory if alone else None) for one in hardware)
         sizes: list[float] = [size for size in stated if size is not None]
         on_a_par: Mapping[str, Sequence[object]] = {
-            "engine": engines_meant.engines_side_by_side(self._text, self._of("engine")),
-            "quantization": formats_meant.formats_side_by_side(self._text, self._facts),
-            "context_length": lengths_side_by_side(self._text, self._facts),
+            "engine": meant.engines_side_by_side(self._text, self._of("engine")),
+            "quantization": meant.formats_side_by_side(self._text, self._facts),
+            "context_length": lengths.lengths_side_by_side(self._text, self._facts),
         }
-        clouds = clouds_in(self._plain, self._gpus.clouds)
+        clouds = machines.clouds_in(self._plain, self._gpus.clouds)
         counted_each = any(re.match(r"\d+x ", name) for name in names)
         signs: Mapping[Sign, object] = {
             "training": self._training,
@@ -163,7 +160,8 @@ class _Choice:
             "gpus on a par": len(names) > 1,
             "hardware": gpu or names or count,
             "model": model or models,
-            "sizes alone": self._sizes_only(),
+            "sizes alone": len({one.value for one in self._of("size")}) > 1
+            and not self._of("model"),
             "counted": count,
             "settings": settings,
             "formatted": "quantization" in settings or " + " in str(gpu),
@@ -198,7 +196,7 @@ class _Choice:
                 settings |= {f"{field}s": values, field: None} if values else {}
         if operation == "compare_fit" and on_a_par["quantization"]:
             self._used.update(fact.start for fact in self._of("format"))
-            if any(formats_meant.is_file(self._text, fact) for fact in self._of("engine")):
+            if any(meant.is_file(self._text, fact) for fact in self._of("engine")):
                 settings["engine"] = None
         caches = list(dict.fromkeys(fact.value for fact in self._of("cache")))
         if operation == "check_fit" and len(caches) > 1:
@@ -210,9 +208,9 @@ class _Choice:
         if operation in ("check_fit", "check_training_fit"):
             match = self._gpus.find(gpu) if gpu else None
             text = "" if self._training else self._text
-            settings["host_memory_gib"], note = host_memory(text, match, sizes)
+            settings["host_memory_gib"], note = machines.host_memory(text, match, sizes)
             notes += [note] if note else []
-            held = held_by_others(self._text, match, settings, serves=not self._training)
+            held = machines.held_by_others(self._text, match, settings, serves=not self._training)
             settings = {**held, **settings}
         if operation == "list_models_that_fit" and model and re.fullmatch(r"[\d.x]+[bm]", model):
             model = None
@@ -259,10 +257,6 @@ class _Choice:
             text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
         return not any(letter.isalnum() for letter in text)
 
-    def _sizes_only(self) -> bool:
-        """Return whether the text names several sizes and no model."""
-        return len({fact.value for fact in self._of("size")}) > 1 and not self._of("model")
-
     def _models(self) -> tuple[str | None, list[str]]:
         """Return the model that is meant, or several on a par. A word that may be no name counts
         where the text is about memory without it."""
@@ -291,7 +285,7 @@ class _Choice:
         model, models = model_choice.choose_model(self._text, facts, self._questions)
         if models:
             several = [next(one for one in facts if one.value == name) for name in models]
-            models, self._facts = formats_meant.with_own_formats(self._text, several, self._facts)
+            models, self._facts = meant.with_own_formats(self._text, several, self._facts)
         elif model is None and is_about_memory:
             model = closed_model_in(self._text)
         elif model is not None and not any(map(str.isdigit, model)):
@@ -305,34 +299,33 @@ class _Choice:
 
     def _settings(self) -> dict[str, object]:
         """Return the value of every setting that the text says."""
-        fields: dict[str, object] = {}
-        tokens = lengths(self._text, self._facts, self._questions, training=self._training)
-        fields |= tokens.fields
-        self._used.update(tokens.used)
+        tokens, used = lengths.lengths(
+            self._text, self._facts, self._questions, training=self._training
+        )
+        fields = dict(tokens)
+        self._used.update(used)
         numbers = _COUNTED | (_OF_TRAINING if self._training else _OF_SERVING)
         numbers |= {"lora_rank": "rank"} if self._training or self._adapters else {}
         fields |= {field: self._largest(kind) for field, kind in numbers.items()}
         if self._training:
             fields |= self._batches()
             fields |= self._data()
-            fields |= method_meant(self._text, self._facts, self._quantization())
+            fields |= meant.method_meant(self._text, self._facts, self._quantization())
             fields |= {name: self._first(name) for name in ("trainer", "framework")}
             self._used |= {
-                one.start
-                for one in self._of("format")
-                if formats_meant.of_the_optimizer(self._text, one)
+                one.start for one in self._of("format") if meant.of_the_optimizer(self._text, one)
             }
         else:
             people = self._largest("users") or self._largest("batch")
-            fields["concurrency"] = people and math.ceil(people * share_at_once(self._text))
+            fields["concurrency"] = people and math.ceil(people * lengths.share_at_once(self._text))
             fields["lora_slots"] = self._adapters
-            speeds = wanted_speeds(self._text, self._of("speed"))
+            speeds = lengths.wanted_speeds(self._text, self._of("speed"))
             fields["min_tokens_per_second_per_request"] = self._widest(speeds)
         fields["kv_cache_dtype"] = self._first("cache")
-        engine = engines_meant.engine_meant(self._text, self._of("engine"))
-        of_flags = None if self._training else engines_meant.engine_of_flags(self._text)
+        engine = meant.engine_meant(self._text, self._of("engine"))
+        of_flags = None if self._training else meant.engine_of_flags(self._text)
         fields["engine"] = self._use(engine) if engine else of_flags
-        fields["engine_version"] = engines_meant.engine_version(self._text, self._of("engine"))
+        fields["engine_version"] = meant.engine_version(self._text, self._of("engine"))
         fields["quantization"] = self._quantization()
         return {
             name: value if name in _SHARES or not isinstance(value, float) else int(value)
@@ -354,7 +347,7 @@ class _Choice:
     def _data(self) -> dict[str, object]:
         """Return how much is trained on; where the text is about time or disk and says nothing of
         data, a default that time or disk can be answered for."""
-        budgets = [fact for fact in self._of("tokens") if is_budget(fact)]
+        budgets = [fact for fact in self._of("tokens") if lengths.is_budget(fact)]
         self._used.update(fact.start for fact in budgets)
         tokens = [fact.value * in_tens(self._text[: fact.end]) for fact in budgets]
         data: dict[str, object] = {
@@ -386,11 +379,9 @@ class _Choice:
     def _quantization(self) -> str | None:
         """Return the number format of the weights that the text wants."""
         formats = self._of("format")
-        chosen = formats_meant.format_meant(self._text, formats, training=self._training)
-        named = (
-            {chosen, *formats_meant.WIDTHS} if chosen is not None else set()
-        )  # "GPTQ int4" is said
-        named |= formats_meant.PRECISIONS if self._training else set()
+        chosen = meant.format_meant(self._text, formats, training=self._training)
+        named = {chosen, *meant.WIDTHS} if chosen is not None else set()  # "GPTQ int4" is said
+        named |= meant.PRECISIONS if self._training else set()
         self._used.update(fact.start for fact in formats if fact.value in named)
         return chosen
 

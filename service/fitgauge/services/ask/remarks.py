@@ -4,9 +4,8 @@ import math
 import re
 
 from fitgauge.services.ask.intent import DISTILLS
-from fitgauge.services.ask.rows import rows
 from fitgauge.services.ask.topics import is_about
-from fitgauge.services.ask.vocabulary import NUMBER_WORDS
+from fitgauge.services.ask.vocabulary import NUMBER_WORDS, rows
 
 _COPIES = re.compile(
     r"\b([2-9]|[1-9]\d{1,2}|"

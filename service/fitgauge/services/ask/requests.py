@@ -13,8 +13,8 @@ from fitgauge.catalog.other_engines import other_engine
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
 from fitgauge.services.ask.formats import file_as_large
 from fitgauge.services.ask.halves import Halves
+from fitgauge.services.ask.lengths import requests_a_second
 from fitgauge.services.ask.operations import Reading
-from fitgauge.services.ask.rates import requests_a_second
 from fitgauge.services.ask.remarks import remarks, share_of_each
 from fitgauge.services.ask.schemas import Operation
 from fitgauge.services.ask.topics import is_about

@@ -125,22 +125,14 @@ class AskAnswer(Struct, kw_only=True):
         Understood, doc("What the question says, under the names of the requests' fields.")
     ]
     missing: Annotated[list[str], doc("What to add or to change, one sentence each.")]
-    not_understood: Annotated[
-        list[str], doc("Numbers of the text that look like settings and were not used.")
-    ]
+    not_understood: Annotated[list[str], doc("What looks like settings and was not used.")]
     answer: Annotated[
         dict[str, Any] | None,
-        doc(
-            "The answer of `operation`, the first of several; null where something"
-            " needed is missing."
-        ),
+        doc("The answer of `operation`, the first of several; null where something is missing."),
     ]
     answers: Annotated[
         list[dict[str, Any]] | UnsetType,
-        doc(
-            "One answer for each of several models or GPUs, where the operation takes"
-            " one; in the order of the text."
-        ),
+        doc("One for each of several models or GPUs, in the order of the text."),
     ] = UNSET
     launch: Annotated[
         Launch | UnsetType,

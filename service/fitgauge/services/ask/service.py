@@ -12,10 +12,10 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
 from fitgauge.services.ask import leads
 from fitgauge.services.ask.commands import as_started, how_it_is
+from fitgauge.services.ask.lengths import MOST_AT_ONCE, requests_a_second
 from fitgauge.services.ask.machines import ENOUGH
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.operations import Reading
-from fitgauge.services.ask.rates import MOST_AT_ONCE, requests_a_second
 from fitgauge.services.ask.reading import Reader
 from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation, Understood
@@ -166,14 +166,15 @@ class AskService:
             request, result, lead = await self._of_whole_context(reading, request, longest)
         if reading.command and not lead:
             lead = as_started(result)
-        most = leads.most_of(text, understood, request, result)
+        field = leads.most_asked(text, understood, FitRequest)
+        most = leads.most_of(field, request, result)
         if most is None and (step := leads.to_fit(text, understood, result)) is not None:
             changed = structs.replace(request, **step.request)
             again = await self._fit(changed)
             if again.model.parameters == result.model.parameters:  # the same weights
                 request, result = changed, again
                 lead = leads.to_fit_in_words(step, offered=bool(understood.host_memory_gib))
-                most = leads.most_of(text, understood, request, result)
+                most = leads.most_of(field, request, result)
         if most is not None:
             result, at_most = await self._at_speed(*most)
             lead += at_most
@@ -263,13 +264,14 @@ class AskService:
     ) -> TrainingAnswer:
         """Return the answer at the largest micro-batch or the longest sequences, said first, where
         a text asks for them."""
-        most, lead = leads.most_trained(reading.text, reading.understood, request, result), ""
+        field = leads.most_asked(reading.text, reading.understood, TrainingRequest)
+        most, lead = leads.most_of(field, request, result), ""
         step = step_here(result.suggestions) if result.verdict == "does_not_fit" else None
-        if step is not None and leads.trained_most(reading.text, reading.understood) is not None:
+        if step is not None and field is not None:
             request = structs.replace(request, **step.request)
             again = await self._train(request)
             if again.model.parameters == result.model.parameters:
-                most = leads.most_trained(reading.text, reading.understood, request, again)
+                most = leads.most_of(field, request, again)
                 lead = leads.to_fit_in_words(step, offered=False)
         if most is None:
             return result
@@ -289,14 +291,12 @@ class AskService:
             table = other
             remarks.append("quantization: as published none fits, so these are the usual formats.")
         rows = leads.side_by_side(reading.text, table)
-        if asks_most := leads.wants_most(reading.text, reading.understood):
+        if field := leads.most_asked(reading.text, reading.understood, FitRequest):
             rows = leads.fitting_rows(table) or rows
         each = await self._each([leads.as_question(row, reading.understood) for row in rows])
         lead = leads.speeds_in_words(each)
-        if asks_most and rows:
-            lead = leads.most_of_each(
-                reading.text, reading.understood, leads.row_names(rows, table), each
-            )
+        if field and rows:
+            lead = leads.most_of_each(field, leads.row_names(rows, table), each)
         apart = is_about(reading.text, "comparison", "fastest", "rate")
         at_once = reading.understood.models and not apart
         if at_once or is_about(reading.text, "one gpu"):

@@ -5,7 +5,7 @@ import operator
 import re
 from typing import Literal
 
-from fitgauge.services.ask.rows import rows
+from fitgauge.services.ask.vocabulary import rows
 
 Topic = Literal[
     "question", "gpus", "need", "memory", "models", "count of gpus", "it fits", "plan", "log",

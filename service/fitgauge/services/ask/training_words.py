@@ -4,8 +4,7 @@ activations are kept."""
 import re
 from collections.abc import Mapping
 
-from fitgauge.services.ask.rows import rows
-from fitgauge.services.ask.vocabulary import NUMBER_WORDS
+from fitgauge.services.ask.vocabulary import NUMBER_WORDS, rows
 
 _EIGHT_BIT_ADAM = (
     r"(?:8[- ]?bits?|int8)[- ](?:paged[- ])?adamw?\b|(?<![a-z])adamw?[- _]?8[- _]?bits?"

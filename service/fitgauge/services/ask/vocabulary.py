@@ -5,15 +5,22 @@ No GPU and no model stands there: those words come from the catalog and the snap
 
 import itertools
 from collections.abc import Mapping
+from importlib.resources import files
 from types import MappingProxyType
 
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.services.ask.rows import rows
 
 Phrase = tuple[str, ...]
 """Latin words in small letters, without what separates them: ("max", "model", "len")."""
 Meaning = tuple[str, str | None]
 """The kind of token, and what it names where it names anything."""
+
+
+def rows(name: str) -> list[list[str]]:
+    """Return the cells of each row of a table; lines with a number sign are comments."""
+    text = (files("fitgauge.services.ask") / f"{name}.tsv").read_text("utf-8")
+    return [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+
 
 _ROWS = [
     (kind, name or None, text)

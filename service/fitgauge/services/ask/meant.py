@@ -1,16 +1,22 @@
-"""Which of the number formats in a question the weights are to have: one, or several set side by
-side."""
+"""Which of the number formats, engines and methods of training in a question are meant: one, or
+several set side by side."""
 
 import itertools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from typing import get_args
 
 from fitgauge.catalog.format_names import USUAL_GGUF
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
+from fitgauge.engine.training.workload import Framework
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.grammar import CACHE_TYPES
 from fitgauge.services.ask.intent import is_quantized
+from fitgauge.services.ask.model_choice import after_contrast
 from fitgauge.services.ask.topics import is_about
 from fitgauge.services.ask.training_words import OPTIMIZERS
+from fitgauge.services.ask.vocabulary import METHODS
 
 _TRAINED_IN = re.compile(r"[- ](?:training|pre-?training|fine-?tuning|recipe)\b", re.IGNORECASE)
 """What follows the precision of a training's products: "fp8 training"."""
@@ -157,3 +163,135 @@ def formats_side_by_side(text: str, facts: Sequence[Fact]) -> list[str]:
 
 def _most_exact(names: Collection[str]) -> str:
     return next((name for name in names if name not in WIDTHS), next(iter(names), ""))
+
+
+_LIBRARIES = frozenset(ENGINES) & frozenset(get_args(Framework))
+"""Engines that are libraries that models are trained with, too."""
+_RELEASE = re.compile(r"\s*(?:version\s*|[v=@-]+\s*)?(\d{1,2}(?:\.\d{1,3}){1,3})(?![\w.]*\w)")
+"""The release behind an engine's name: "vLLM 0.11.0", "sglang v0.5"."""
+_FLAG = re.compile(r"(?<![\w-])--?[a-z][a-z-]+")
+
+
+def engines_side_by_side(text: str, named: Sequence[Fact]) -> list[str]:
+    """Return the engines that a text about serving sets side by side; empty for one.
+
+    named: facts of engines."""
+    covered = [str(fact.value) for fact in named if fact.value in ENGINES]
+    names = list(dict.fromkeys(covered))
+    return names if len(names) > 1 and is_about(text, "comparison") else []
+
+
+def engine_meant(text: str, named: Sequence[Fact]) -> Fact | None:
+    """Return the engine after "but", else the first: a library that models are trained with too
+    only where no other is named. named: facts of engines."""
+    covered = [fact for fact in named if fact.value in ENGINES] or named
+    engines = [fact for fact in covered if fact.value not in _LIBRARIES] or named
+    return after_contrast(text, engines) or next(iter(engines), None)
+
+
+def engine_of_flags(text: str) -> str | None:
+    """Return the engine that alone has a flag which a text names, "which --n-cpu-moe"; None where
+    it is the default one, whose flags other engines read too, or none."""
+    owners = map(_flag_owners().get, _FLAG.findall(text))
+    return next((owner for owner in owners if owner not in (None, DEFAULT_ENGINES[0])), None)
+
+
+@cache
+def _flag_owners() -> Mapping[str, str]:
+    """Return each flag that one engine alone has, with that engine."""
+    named: dict[str, set[str]] = {}
+    for name, row in ENGINES.items():
+        if (facts := row.container_start) is None:
+            continue
+        options = row.log_parser.options if row.log_parser is not None else ()
+        spelled = (*facts.spellings, *facts.spellings.values())
+        for flag in (*options, *spelled):
+            named.setdefault(flag, set()).add(name)
+    return {flag: min(names) for flag, names in named.items() if len(names) == 1}
+
+
+def engine_version(text: str, engines: Sequence[Fact]) -> str | None:
+    """Return the release behind the first engine that has one; None for none. engines: facts."""
+    for fact in engines:
+        if (match := _RELEASE.match(text, fact.end)) is not None:
+            return match[1]
+    return None
+
+
+_QUARTERS = frozenset({"int4", "nf4", "bnb"})
+"""Formats in which only QLoRA trains."""
+
+_LEAST_RANK = 4
+"""A smaller rank is one of a process."""
+
+_ASKS_RANK = re.compile(r"\blora[ _-]?r(?:ank)?\b", re.IGNORECASE)
+"""A rank of adapters, with its number or asked for."""
+
+_OF_ALL_WEIGHTS = frozenset({"galore_adamw", "lomo"})
+"""Optimizers that are there to train all weights in little memory."""
+
+_FULL_OR = re.compile(r"\bfull\s*(?:vs\.?|versus|or|/)\s", re.IGNORECASE)
+"""All weights, compared with another method."""
+_TRAINS_ALL = re.compile(r"--model_name_or_path\b")
+_OF_ADAPTERS = re.compile(
+    r"\b(?:llamafactory|llama-factory|swift|unsloth|peft|lora)", re.IGNORECASE
+)
+"""Tools that train adapters where a command says nothing of it, and words of adapters."""
+
+
+def method_meant(text: str, facts: Sequence[Fact], quantization: object) -> dict[str, object]:
+    """Return the method of training, and the algorithm where another word is the method.
+
+    facts: all of the text; quantization: the format of the weights."""
+    methods = [fact for fact in facts if fact.kind == "method"]
+    adapters: list[object] = []
+    algorithms: list[object] = []
+    refused: list[object] = []
+    for fact in methods:
+        if not is_refused(text, fact):
+            (adapters if fact.value in METHODS else algorithms).append(fact.value)
+        elif fact.value in ("lora", "dora", "qlora"):
+            refused.append("full")
+    adapters = adapters or refused
+    optimizer = OPTIMIZERS.search(text)
+    of_all = optimizer is not None and optimizer.lastgroup in _OF_ALL_WEIGHTS
+    if not adapters and (of_all or is_about(text, "all weights") or _is_full_command(text)):
+        adapters.append("full")
+    if not (adapters or algorithms) and quantization in _QUARTERS:
+        adapters.append("qlora")
+    ranked = any(fact.kind == "rank" and fact.value >= _LEAST_RANK for fact in facts)
+    if not adapters and (ranked or _ASKS_RANK.search(text)):
+        adapters.append("lora")
+    quantized = {
+        fact.sentence for fact in facts if fact.kind == "format" and fact.value in _QUARTERS
+    }
+    if adapters[:1] == ["lora"] and any(fact.sentence in quantized for fact in methods):
+        adapters = ["qlora"]
+    algorithm = next(iter(algorithms), None)
+    if adapters:
+        several = _side_by_side(text, methods)
+        return {"method": adapters[0], "methods": several, "algorithm": algorithm}
+    return {"method": algorithm}
+
+
+def _side_by_side(text: str, facts: Sequence[Fact]) -> list[object] | None:
+    """Return the methods that a text sets side by side, in its order: "lora or qlora"; None for
+    one."""
+    named = [fact for fact in facts if fact.value in METHODS and not is_refused(text, fact)]
+    against = LISTED if is_about(text, "comparison") else AGAINST
+    apart = [
+        against.search(text[one.end : other.start]) is not None
+        or text[one.end : other.start].strip() in (",", "/")
+        for one, other in itertools.pairwise(named)
+    ]
+    values = list(dict.fromkeys(fact.value for fact in named))
+    apart.append(_FULL_OR.search(text) is not None)
+    if any(apart) and "full" not in values and is_about(text, "all weights"):
+        values.append("full")
+    return values if len(values) > 1 and any(apart) else None
+
+
+def _is_full_command(text: str) -> bool:
+    """Return whether a command of transformers or TRL trains all weights, as theirs do that say
+    nothing of adapters (`use_peft` is off by default)."""
+    return _TRAINS_ALL.search(text) is not None and _OF_ADAPTERS.search(text) is None

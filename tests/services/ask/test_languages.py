@@ -2,7 +2,7 @@
 
 import pytest
 
-from fitgauge.services.ask.spoken import in_digits
+from fitgauge.services.ask.languages import in_digits
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,13 @@ class Reading(NamedTuple):
 
 Sign = Literal[
     "training", "trainer", "several", "gpus on a par", "model", "hardware", "counted", "settings",
-    "formatted", "sizes alone", "largest of a family", "rented", "terse", "fastest",
+    "formatted", "sizes alone", "largest of a family", "of some", "terse", "fastest",
     "step stated",
 ]  # fmt: skip
 """What the facts of a question tell of the operation that it means. "trainer": it names a tool that
-trains; "several": models, engines, formats or contexts are on a par; "rented": it names a price by
-the hour or a cloud; "terse": it is names and numbers alone; "step stated": it says the
-sequences of a training step and their tokens."""
+trains; "several": models, engines, formats or contexts are on a par; "of some": it names a price by
+the hour, a cloud or a vendor of GPUs; "terse": it is names and numbers alone; "step stated": it
+says the sequences of a training step and their tokens."""
 
 
 def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
@@ -62,10 +62,10 @@ def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
     named = hardware or model or settings or wants_models or wants_gpus
     if not (named or is_about(low, "need", "it fits")):
         return None
-    terse, rented = "terse" in signs, "rented" in signs
+    terse, of_some = "terse" in signs, "of some" in signs
     about_it = hardware or (terse and model) or is_about(low, "memory", "need", "it fits")
     prices = is_about(low, "price", "price of tokens")
-    if not (about_it or wants_models or (model and (wants_gpus or rented or prices))):
+    if not (about_it or wants_models or (model and (wants_gpus or of_some or prices))):
         return None
     lists = wants_models and (sizes_alone or not model or is_about(low, "largest"))
     suggests = (terse and not settings) or is_about(low, "suggestions")
@@ -84,6 +84,6 @@ def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
         return "compare_fit"
     if training and hardware and model and is_about(low, "plan"):
         return "plan_training"
-    if counts if hardware else wants_gpus or (model and (rented or prices)):
+    if counts if hardware else wants_gpus or (model and (of_some or prices)):
         return "recommend_gpus"
     return "check_training_fit" if training else "check_fit"

@@ -20,6 +20,7 @@ from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.ask.topics import is_about
+from fitgauge.services.ask.vendors import unnamed_mac, vendors_in
 from fitgauge.services.ask.vocabulary import TRAIN_ALONE
 from fitgauge.services.training_fit.tool_settings import tool_settings
 
@@ -152,13 +153,17 @@ class _Choice:
             "context_length": lengths.lengths_side_by_side(self._text, self._facts),
         }
         clouds = machines.clouds_in(self._plain, self._gpus.clouds)
+        named = [self._gpus.find(one) for one in (names or ([gpu] if gpu else []))]
+        vendors = [] if named else vendors_in(self._plain)
+        if named and (left_out := unnamed_mac(self._plain, named)):
+            notes.append(left_out)
         counted_each = any(re.match(r"\d+x ", name) for name in names)
         signs: Mapping[Sign, object] = {
             "training": self._training,
             "trainer": settings.get("trainer"),
             "several": models or any(on_a_par.values()),
             "gpus on a par": len(names) > 1,
-            "hardware": gpu or names or count,
+            "hardware": gpu or names or (count and not vendors),
             "model": model or models,
             "sizes alone": len({one.value for one in self._of("size")}) > 1
             and not self._of("model"),
@@ -166,7 +171,7 @@ class _Choice:
             "settings": settings,
             "formatted": "quantization" in settings or " + " in str(gpu),
             "largest of a family": intent.wants_largest(self._text, model),
-            "rented": "max_usd_per_hour" in settings or clouds,
+            "of some": "max_usd_per_hour" in settings or clouds or vendors,
             "terse": terse,
             "step stated": {"sequence_length", "micro_batch_size"} <= settings.keys(),
             "fastest": is_about(self._plain, "fastest", "rate") and not counted_each,
@@ -221,7 +226,8 @@ class _Choice:
                 "gpu": gpu,
                 "gpus": names or None,
                 "gpu_count": count,
-                "clouds": clouds if clouds and operation == "recommend_gpus" else None,
+                "clouds": (operation == "recommend_gpus" and clouds) or None,
+                "vendors": (operation == "recommend_gpus" and vendors) or None,
                 **settings,
             },
             Understood,

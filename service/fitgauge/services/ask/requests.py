@@ -229,7 +229,10 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     if reading.operation == "recommend_gpus":
         if fields.get("methods"):
             fields.pop("method", None)  # it answers each
+        vendors = fields.get("vendors")
         objective = _objective(reading.text, rented=bool(fields.get("clouds")))
+        if objective is None and vendors:
+            objective = "smallest"  # a card to have
         is_published = is_about(reading.text, "as published") and not training
         several = objective == "fastest" and len(fields.get("gpus") or ()) > 1
         fields |= {
@@ -238,7 +241,9 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             "gpus": _gpus(
                 {**fields, "gpu_count": None} if is_about(reading.text, "nodes") else fields
             ),
-            "max_gpu_count": (fields.get("gpu_count") or 1) if several else None,
+            "max_gpu_count": (
+                fields.get("gpu_count") or 1 if several else vendors and fields.get("gpu_count")
+            ),
             "limit": _SHORT_LIST,
             "objective": objective,
             "no_quantization": (is_published and fields.get("quantization") is None) or None,

@@ -58,6 +58,7 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     output_tokens: Annotated[int | None, doc("Of its answer.")] = None
     concurrency: Annotated[int | None, doc("Requests at once.")] = None
     clouds: Annotated[list[str] | None, doc("Clouds that the GPUs are rented from.")] = None
+    vendors: Annotated[list[str] | None, doc("Vendors whose GPUs are meant.")] = None
     prefill_gpu: Annotated[str | None, doc("Disaggregated serving: what computes prompts.")] = None
     decode_gpu: Annotated[str | None, doc("Disaggregated serving: what writes the answers.")] = None
     engine: Annotated[str | None, doc("Serving engine.")] = None

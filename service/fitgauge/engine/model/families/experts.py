@@ -10,10 +10,6 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.spec import Kind, Mlp, Split, Tensor
 
-GATED = ("gate_proj", "up_proj", "down_proj")
-NUMBERED = ("w1", "w3", "w2")
-"""Gate, up and down projections as Mixtral calls them."""
-
 
 @dataclass(frozen=True)
 class Naming:
@@ -25,7 +21,7 @@ class Naming:
     """The router's linear."""
     experts: str = "experts"
     """The list of routed experts."""
-    projections: tuple[str, str, str] = GATED
+    projections: tuple[str, str, str] = parts.GATED
     """Gate, up and down of a routed expert."""
     correction: str | None = None
     """The router's score correction bias (F32); None: it has none."""

@@ -14,6 +14,9 @@ from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor
 NORMS = ("input_layernorm", "post_attention_layernorm")
 """The norms of a layer by their usual names: before its attention and before its MLP."""
 
+NORMS_AROUND = (*NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+"""Those before and after attention and MLP, as Gemma names them."""
+
 QK_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 """Norms of queries and keys by their usual names."""
 
@@ -159,14 +162,26 @@ def attention(
     )
 
 
+GATED = ("gate_proj", "up_proj", "down_proj")
+"""Gate, up and down projections by their usual names."""
+
+NUMBERED = ("w1", "w3", "w2")
+"""The same as Mixtral calls them."""
+
+
 def gated_mlp(
-    hidden: int, intermediate: int, *, name: str = "mlp", bias: bool = False
+    hidden: int,
+    intermediate: int,
+    *,
+    name: str = "mlp",
+    bias: bool = False,
+    names: tuple[str, str, str] = GATED,
 ) -> tuple[Tensor, ...]:
     """gate, up and down projections (SwiGLU, GeGLU)."""
+    gate, up, down = (f"{name}.{projection}" for projection in names)
     return (
-        *linear(f"{name}.gate_proj", intermediate, hidden, Split.COLUMN, bias=bias),
-        *linear(f"{name}.up_proj", intermediate, hidden, Split.COLUMN, bias=bias),
-        *linear(f"{name}.down_proj", hidden, intermediate, Split.ROW, bias=bias),
+        *linears((gate, up), intermediate, hidden, Split.COLUMN, bias=bias),
+        *linear(down, hidden, intermediate, Split.ROW, bias=bias),
     )
 
 
@@ -192,7 +207,7 @@ def experts(
     count: int,
     *,
     name: str = "mlp.experts.*",
-    names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
+    names: tuple[str, str, str] = GATED,
 ) -> tuple[Tensor, ...]:
     """`count` routed experts of gate, up and down projections. `*` in the name stands for the
     expert's number."""

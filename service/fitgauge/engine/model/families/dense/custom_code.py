@@ -24,7 +24,7 @@ from fitgauge.engine.model.families.dense.dense import (
 )
 from fitgauge.engine.model.families.dense.dialects import LLAMA, QWEN2, UNBIASED, reader
 from fitgauge.engine.model.families.dense.gpt2_era import BLOOM
-from fitgauge.engine.model.families.experts import NUMBERED, Naming
+from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.mixture.mixture import Family, read_mixture
 from fitgauge.engine.model.spec import Block, ModelSpec, Part
 from fitgauge.engine.note import Note
@@ -60,7 +60,7 @@ ORION = replace(UNBIASED, layer_norm=True)
 MINICPM_MOE = Family(
     defaults={"num_experts_per_tok": 2},
     experts=8,
-    naming=Naming(projections=NUMBERED),
+    naming=Naming(projections=parts.NUMBERED),
     bias=None,
     width="intermediate_size",
 )

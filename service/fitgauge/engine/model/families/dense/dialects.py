@@ -15,12 +15,6 @@ from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Split, Tensor
 
 _POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
-_FOUR_NORMS = (
-    "input_layernorm",
-    "post_attention_layernorm",
-    "pre_feedforward_layernorm",
-    "post_feedforward_layernorm",
-)
 _PLAIN = ("mlp.up_proj", "mlp.down_proj")
 _FUSED_GATE = ("mlp.gate_up_proj", "mlp.down_proj")
 _4H = ("mlp.dense_h_to_4h", "mlp.dense_4h_to_h")
@@ -29,7 +23,7 @@ LLAMA = Dialect(mlp_bias="mlp_bias")
 UNBIASED = Dialect(qkv_bias=False, out_bias=False)
 QWEN2 = Dialect(qkv_bias=True, out_bias=False, window="if_used")
 QWEN3 = Dialect(qk_norm="head", window="if_used")
-GEMMA2 = Dialect(norms=_FOUR_NORMS, window="pattern")
+GEMMA2 = Dialect(norms=parts.NORMS_AROUND, window="pattern")
 OLMO2 = Dialect(norms=_POST_NORMS, qk_norm="width", rotary="frequencies")
 STABLELM = Dialect(qkv_bias="use_qkv_bias", out_bias=False, layer_norm=True)
 COHERE = Dialect(
@@ -163,7 +157,7 @@ DIALECTS: Mapping[str, Dialect | Callable[[Config], Dialect]] = {
     "glm": replace(GLM, rotary="frequencies"),
     "glm4": replace(GLM, norms=(*GLM.norms, "post_self_attn_layernorm", "post_mlp_layernorm")),
     "nemotron": Dialect(mlp=_PLAIN, gated=False, layer_norm=True, mlp_bias="mlp_bias"),
-    "muse_glimmer_text": replace(UNBIASED, norms=_FOUR_NORMS, window="pattern",
+    "muse_glimmer_text": replace(UNBIASED, norms=parts.NORMS_AROUND, window="pattern",
         extras=_output_gate),
     "cosmos3_edge_text": Dialect(mlp=_PLAIN, gated=False),
     "exaone4": replace(UNBIASED, norms=_POST_NORMS, qk_norm="head", window="pattern"),

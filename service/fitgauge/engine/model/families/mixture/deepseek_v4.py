@@ -14,7 +14,8 @@ import msgspec
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import experts, mtp, parts, stack
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
-from fitgauge.engine.model.families.experts import NUMBERED, Naming
+from fitgauge.engine.model.families.experts import Naming
+from fitgauge.engine.model.families.parts import NUMBERED
 from fitgauge.engine.model.families.rotary_tables import table
 from fitgauge.engine.model.mixers import CompressedAttention, Indexer
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, RotaryTable, Split, Tensor
@@ -110,7 +111,9 @@ def layer(config: Config, kind: str, *, hashed: bool) -> parts.Layer:
             *experts.routing(hidden, mlp.experts, Naming(block="ffn", correction=correction)),
             *((table,) if hashed else ()),
             *parts.experts(hidden, width, mlp.experts, name="ffn.experts.*", names=NUMBERED),
-            *shared_expert(hidden, mlp.shared_intermediate_size),
+            *parts.gated_mlp(
+                hidden, mlp.shared_intermediate_size, name="ffn.shared_experts", names=NUMBERED
+            ),
             *hyper_connection(config, "hc_attn"),
             *hyper_connection(config, "hc_ffn"),
         ),
@@ -193,16 +196,6 @@ def indexer_tensors(
         *parts.linear("attn.indexer.wq_b", indexer.heads * indexer.dim, rank),
         *parts.linear("attn.indexer.weights_proj", indexer.heads, hidden),
         *compressor(hidden, indexer.dim, mixer, "attn.indexer.compressor"),
-    )
-
-
-def shared_expert(hidden: int, width: int) -> tuple[Tensor, ...]:
-    """Return the expert that every token visits."""
-    gate, up, down = (f"ffn.shared_experts.{name}" for name in NUMBERED)
-    return (
-        *parts.linear(gate, width, hidden, Split.COLUMN),
-        *parts.linear(up, width, hidden, Split.COLUMN),
-        *parts.linear(down, hidden, width, Split.ROW),
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import experts, mtp, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import Reader
-from fitgauge.engine.model.families.experts import NUMBERED, Naming
+from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.mixers import Indexer
 from fitgauge.engine.model.spec import Block, ModelSpec, Split, Tensor
@@ -27,7 +27,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 NAMING = Naming(
     block="block_sparse_moe",
-    projections=NUMBERED,
+    projections=parts.NUMBERED,
     correction="e_score_correction_bias",
     router_dtype="F32",
 )

@@ -14,7 +14,8 @@ import msgspec
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import experts, mtp, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import readers
-from fitgauge.engine.model.families.experts import NUMBERED, Naming
+from fitgauge.engine.model.families.experts import Naming
+from fitgauge.engine.model.families.parts import NUMBERED
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Split, Tensor

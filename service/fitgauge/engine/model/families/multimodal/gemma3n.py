@@ -16,13 +16,6 @@ from fitgauge.engine.model.families.stack import context_length, decoder, kinds
 from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 
-_NORMS = (
-    "input_layernorm",
-    "post_attention_layernorm",
-    "pre_feedforward_layernorm",
-    "post_feedforward_layernorm",
-)
-
 
 def read_gemma3n(config: Config) -> ModelSpec:
     """Return the language model of Gemma 3n: full attention in every fifth layer, MLPs that may
@@ -107,7 +100,7 @@ def layer(
         )
     return parts.Layer(
         tensors=(
-            *parts.norms(_NORMS, hidden),
+            *parts.norms(parts.NORMS_AROUND, hidden),
             *attention,
             *parts.gated_mlp(hidden, width),
             *altup(config, hidden),

@@ -18,12 +18,6 @@ from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
 from fitgauge.errors import MalformedModelError
 
-_NORMS = (
-    "input_layernorm",
-    "post_attention_layernorm",
-    "pre_feedforward_layernorm",
-    "post_feedforward_layernorm",
-)
 _MIXTURE_NORMS = (
     "post_feedforward_layernorm_1",
     "post_feedforward_layernorm_2",
@@ -147,7 +141,7 @@ def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.La
         )
     return parts.Layer(
         tensors=(
-            *parts.norms(_NORMS, hidden),
+            *parts.norms(parts.NORMS_AROUND, hidden),
             *attention_tensors(
                 config,
                 hidden,
@@ -253,7 +247,7 @@ def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
         f"{name}.encoder.layers.{{}}.",
         qkv=("self_attn.q_proj.linear", "self_attn.k_proj.linear", "self_attn.v_proj.linear"),
         out="self_attn.o_proj.linear",
-        norms=_NORMS,
+        norms=parts.NORMS_AROUND,
         mlp=("mlp.gate_proj.linear", "mlp.up_proj.linear", "mlp.down_proj.linear"),
         norm_bias=False,
         qkv_bias=False,

@@ -6,6 +6,7 @@ classes give the defaults."""
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
+from fitgauge.engine.model.families.experts import fused_experts
 from fitgauge.engine.model.families.recurrent import mamba
 from fitgauge.engine.model.families.recurrent.mamba import (
     Mamba1,
@@ -150,14 +151,13 @@ def read_granite_hybrid(config: Config) -> ModelSpec:
     shared = config.integer("shared_intermediate_size")
     sizes = mamba2_sizes(config)
     attention = heads(config, head_dim=None)
-    bias = config.flag("attention_bias")
+    bias, mlp = config.flag("attention_bias"), granite_mlp(config, shared)
     tail = (
         *parts.norms(parts.NORMS, hidden),
-        *granite_mixture(config, hidden),
+        *granite_mixture(hidden, mlp),
         *parts.linear("shared_mlp.input_linear", 2 * shared, hidden, Split.COLUMN),
         *parts.linear("shared_mlp.output_linear", hidden, shared, Split.ROW),
     )
-    mlp = granite_mlp(config, shared)
     attending = parts.Layer(
         (*parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias), *tail),
         (attention,),
@@ -176,29 +176,14 @@ def read_granite_hybrid(config: Config) -> ModelSpec:
     )
 
 
-def granite_mixture(config: Config, hidden: int) -> tuple[Tensor, ...]:
+def granite_mixture(hidden: int, mlp: Mlp) -> tuple[Tensor, ...]:
     """Router and stacked experts, gate and up in one matrix; nothing where there are no experts."""
-    experts, intermediate = config.integer("num_local_experts"), config.integer("intermediate_size")
-    if not experts:
+    if not mlp.experts:
         return ()
+    name = "block_sparse_moe"
     return (
-        parts.router(hidden, experts, name="block_sparse_moe.router.layer"),
-        Tensor(
-            "block_sparse_moe.input_linear.weight",
-            (2 * intermediate, hidden),
-            Kind.EXPERT,
-            Split.COLUMN,
-            0,
-            experts,
-        ),
-        Tensor(
-            "block_sparse_moe.output_linear.weight",
-            (hidden, intermediate),
-            Kind.EXPERT,
-            Split.ROW,
-            0,
-            experts,
-        ),
+        parts.router(hidden, mlp.experts, name=f"{name}.router.layer"),
+        *fused_experts(hidden, mlp, f"{name}.input_linear.weight", f"{name}.output_linear.weight"),
     )
 
 

@@ -33,7 +33,7 @@ def read_minimax(config: Config) -> ModelSpec:
         *parts.norms(parts.NORMS, hidden),
         parts.router(hidden, experts, name="block_sparse_moe.gate"),
         *parts.experts(
-            hidden, width, experts, name="block_sparse_moe.experts.*", names=("w1", "w3", "w2")
+            hidden, width, experts, name="block_sparse_moe.experts.*", names=parts.NUMBERED
         ),
     )
     lightning = (

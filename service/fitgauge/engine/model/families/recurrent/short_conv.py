@@ -89,13 +89,9 @@ def mlp_width(config: Config) -> int:
 
 
 def mlp_layer(config: Config, hidden: int) -> parts.Feed:
-    """Return the gated MLP under its names w1, w3 and w2."""
+    """Return the gated MLP."""
     width = mlp_width(config)
-    tensors = (
-        *parts.linear("feed_forward.w1", width, hidden, Split.COLUMN),
-        *parts.linear("feed_forward.w3", width, hidden, Split.COLUMN),
-        *parts.linear("feed_forward.w2", hidden, width, Split.ROW),
-    )
+    tensors = parts.gated_mlp(hidden, width, name="feed_forward", names=parts.NUMBERED)
     return tensors, Mlp(intermediate_size=width)
 
 
@@ -109,9 +105,7 @@ def mixture(config: Config, hidden: int) -> parts.Feed:
             if config.flag("use_expert_bias", default=True)
             else ()
         ),
-        *parts.experts(
-            hidden, width, experts, name="feed_forward.experts.*", names=("w1", "w3", "w2")
-        ),
+        *parts.experts(hidden, width, experts, name="feed_forward.experts.*", names=parts.NUMBERED),
     )
     return tensors, Mlp(
         intermediate_size=width,

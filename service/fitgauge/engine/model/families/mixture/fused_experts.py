@@ -9,10 +9,10 @@ from typing import Any
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import experts, parts, stack
-from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
+from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.mixers import Attention, plain_attention
-from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Split, Tensor
 
 GRANITE: Mapping[str, Any] = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
@@ -83,26 +83,19 @@ def read_dbrx(config: Config) -> ModelSpec:
     """Return the ModelSpec of a DBRX: sizes under names of its own, in sections for attention
     and MLP."""
     config = config.with_defaults(DBRX)
-    hidden, vocabulary = config.integer("d_model", low=1), config.integer("vocab_size", low=1)
-    layer = dbrx_layer(config)
-    positions = config.integer("max_seq_len")
+    hidden, positions = config.integer("d_model", low=1), config.integer("max_seq_len")
+    layers = [dbrx_layer(config)] * config.layers("n_layers")
     head_dim = hidden // config.integer("n_heads", low=1)
-    return ModelSpec(
-        model_type=config.text("model_type"),
-        architecture=architecture_name(config),
-        dtype=config.dtype(),
-        hidden_size=hidden,
-        vocabulary_size=vocabulary,
-        max_context_length=positions,
-        tied_embeddings=False,
-        blocks=(
-            parts.embedding(vocabulary, hidden, name="transformer.wte"),
-            *parts.blocks(
-                Part.LANGUAGE, "transformer.blocks.{}.", [layer] * config.layers("n_layers")
-            ),
-            parts.final_norm(hidden, name="transformer.norm_f"),
-            *parts.head(vocabulary, hidden, tied=False),
-        ),
+    usual = config.with_values(
+        hidden_size=hidden, max_position_embeddings=positions, tie_word_embeddings=False
+    )
+    return stack.decoder(
+        usual,
+        layers,
+        base="transformer",
+        stack="blocks",
+        embedding="wte",
+        final_norm="norm_f",
         rotary_tables=rotary_tables(config, head_dim, positions=positions),
     )
 

@@ -6,7 +6,6 @@ cycles the low stack runs `L_cycles` times, the high stack once."""
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import parts, stack
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
-from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Part, Split, Tensor
 
@@ -42,9 +41,7 @@ def read_hrm_text(config: Config) -> ModelSpec:
             parts.single(Part.LANGUAGE, (Tensor("model.z_L_init", (hidden,), Kind.OTHER),)),
             *parts.head(width, hidden, tied=tied),
         ),
-        rotary_tables=rotary_tables(
-            config, mixer.head_dim, positions=config.integer("max_position_embeddings")
-        ),
+        rotary_tables=stack.rotary(config, mixer.head_dim),
     )
 
 

@@ -39,9 +39,7 @@ def read_granite(config: Config) -> ModelSpec:
     may add."""
     config = config.with_defaults(GRANITE)
     layer = granite_layer(config)
-    tables = rotary_tables(
-        config, stack.heads(config).head_dim, positions=config.integer("max_position_embeddings")
-    )
+    tables = stack.rotary(config, stack.heads(config).head_dim)
     return stack.decoder(config, [layer] * config.layers(), rotary_tables=tables)
 
 
@@ -146,7 +144,7 @@ def read_jetmoe(config: Config) -> ModelSpec:
     """Return the ModelSpec of a JetMoE, whose query and output projections are experts too."""
     config = config.with_defaults(JETMOE)
     head_dim = config.integer("kv_channels", low=1)
-    tables = rotary_tables(config, head_dim, positions=config.integer("max_position_embeddings"))
+    tables = stack.rotary(config, head_dim)
     return stack.decoder(
         config, [jetmoe_layer(config, head_dim)] * config.layers(), rotary_tables=tables
     )

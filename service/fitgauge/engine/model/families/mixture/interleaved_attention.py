@@ -13,7 +13,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import experts, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
-from fitgauge.engine.model.families.rotary_tables import rotary_tables, table
+from fitgauge.engine.model.families.rotary_tables import table
 from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Split, Tensor
 
@@ -91,9 +91,7 @@ def read_llama4(config: Config, *, base: str = "model", head: str = "lm_head") -
     layers = [
         llama4_layer(config, chunk, mixes) for chunk, mixes in zip(chunks, routed, strict=True)
     ]
-    tables = rotary_tables(
-        config, config.integer("head_dim"), positions=config.integer("max_position_embeddings")
-    )
+    tables = stack.rotary(config, config.integer("head_dim"))
     if any(chunks):
         tables = tuple(msgspec.structs.replace(table, windowed=True) for table in tables)
     return stack.decoder(config, layers, base=base, head=head, rotary_tables=tables)
@@ -158,9 +156,7 @@ def read_afmoe(config: Config) -> ModelSpec:
     windows = schedules.every_nth_full("global_attn_every_n_layers", period=4)(config, count)
     dense = config.integer("num_dense_layers", default=0)
     layers = [afmoe_layer(config, window, index >= dense) for index, window in enumerate(windows)]
-    tables = rotary_tables(
-        config, stack.heads(config).head_dim, positions=config.integer("max_position_embeddings")
-    )
+    tables = stack.rotary(config, stack.heads(config).head_dim)
     return stack.decoder(config, layers, rotary_tables=tables)
 
 

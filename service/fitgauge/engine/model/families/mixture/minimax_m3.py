@@ -14,7 +14,6 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import experts, mtp, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
-from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.mixers import Indexer
 from fitgauge.engine.model.spec import Block, ModelSpec, Split, Tensor
 
@@ -43,9 +42,7 @@ def read_sparse(config: Config, *, base: str = "model", head: str = "lm_head") -
         layer(config, routed=mixes, indexed=picks)
         for mixes, picks in zip(routed, indexed, strict=True)
     ]
-    tables = rotary_tables(
-        config, config.integer("head_dim"), positions=config.integer("max_position_embeddings")
-    )
+    tables = stack.rotary(config, config.integer("head_dim"))
     spec = stack.decoder(config, layers, base=base, head=head, rotary_tables=tables)
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *prediction_heads(config, base)))
 

@@ -230,6 +230,19 @@ def test_what_the_page_does_not_draw_is_answered_in_a_sentence(
     assert page.locator(".problem").count() == 0
 
 
+def test_a_training_that_ran_out_of_memory_is_drawn_as_one(open_page):
+    page = open_page().answered()
+    message = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a total"
+        " capacity of 23.64 GiB of which 1.12 GiB is free. Including non-PyTorch memory, this"
+        " process has 22.51 GiB memory in use."
+    )
+    page.fill("#sentence", f"{message} -- unsloth lora on a 4090, qwen3-8b")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".ask b:has-text('ran out of memory')")
+    page.wait_for_selector("[aria-pressed=true]:has-text('Training')")
+
+
 def test_gpus_of_several_kinds_are_counted_by_their_name(open_page):
     page = open_page(
         "?model=Qwen%2FQwen3-8B&quantization=q4_k_m&gpu=RTX+4090+%2B+RTX+3090"

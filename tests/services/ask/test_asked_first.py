@@ -97,6 +97,9 @@ def test_an_out_of_memory_of_a_training_is_not_told_by_what_serving_needs(ask):
     answer = ask(text)
     assert answer.operation == "explain_log"
     assert "weights" not in answer.answer["summary"]
+    answer = ask(text.replace("lora training", "unsloth lora on a 4090,")).answer
+    assert answer["understood_as"]["trainer"] == "unsloth"
+    assert answer["model"]["id"] == "meta-llama/Llama-3.1-8B-Instruct"
 
 
 def test_a_gpu_that_is_unknown_is_answered_by_its_memory(ask):

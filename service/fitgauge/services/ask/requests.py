@@ -11,6 +11,8 @@ from msgspec import structs
 
 from fitgauge.catalog.other_engines import other_engine
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
+from fitgauge.engine.serving.start_log.lines import clean_lines
+from fitgauge.logs.out_of_memory import is_training
 from fitgauge.services.ask.formats import file_as_large
 from fitgauge.services.ask.halves import Halves
 from fitgauge.services.ask.lengths import requests_a_second
@@ -289,7 +291,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         }
     elif reading.operation == "explain_log":
         fields |= {"log": reading.text, "command": reading.command}
-        if training:
+        if training and not is_training(clean_lines(reading.text)):
             fields.pop("model", None)  # which is estimated as it is served
     if training:
         sampler = fields.pop("engine", None)  # of serving, or of completions

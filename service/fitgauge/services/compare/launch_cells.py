@@ -6,7 +6,7 @@ from msgspec import structs
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
-from fitgauge.engine.serving.support import context_refusal
+from fitgauge.engine.serving.support import context_refusal, slices_refusal
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import InvalidRequestError
@@ -78,7 +78,9 @@ class GpuCells:
         self._note: CellNote | None = None
         self._launch: tuple[Workload, LaunchDemand] | None = None
         try:
-            refused = fitting.refused(self._question, runs_on, accelerator)
+            refused = slices_refusal(accelerator, match.count) or fitting.refused(
+                self._question, runs_on, accelerator
+            )
             if refused is not None:
                 self._note = CellNote("unsupported", refused.parameter, sentence(refused))
                 return

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field, structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
-from fitgauge.engine.accelerator import Accelerator, most_gpus
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB, NOTHING, Bytes, gib
@@ -13,7 +13,7 @@ from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.fit import Verdict, fit_probability, starting_probability, verdict
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.support import context_refusal, refusal
+from fitgauge.engine.serving.support import context_refusal, refusal, slices_refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common.fit_schemas import LimitedBy
@@ -195,17 +195,9 @@ class FitEstimate(Struct, frozen=True):
         )
 
     @property
-    def sees_one_slice(self) -> UnsupportedError | None:
+    def over_slices(self) -> UnsupportedError | None:
         """Why several slices of a GPU serve no one model, None for any other GPUs."""
-        gpus, accelerator = self.workload.gpus, self.query.accelerator
-        if accelerator.availability != "slice" or most_gpus(accelerator, gpus) == gpus:
-            return None
-        return UnsupportedError(
-            "gpu_count",
-            f"A process sees one slice of a GPU only, so {gpus} of them hold {gpus} copies of a"
-            " model, not parts of one.",
-            ({"gpu_count": (1,)},),
-        )
+        return slices_refusal(self.query.accelerator, self.workload.gpus)
 
     @property
     def refused(self) -> UnsupportedError | None:
@@ -215,7 +207,7 @@ class FitEstimate(Struct, frozen=True):
             refusal(self.workload, scheme, accelerator, query.spec)
             for accelerator in dict.fromkeys(query.gpus or (query.accelerator,))
         )
-        impossible = self.too_long or self.lacks_host or self.sees_one_slice
+        impossible = self.too_long or self.lacks_host or self.over_slices
         return impossible or next(filter(None, refusals), None)
 
     @property

@@ -305,7 +305,7 @@ def suggest(
     if checked.too_long:
         return _shorter(checked, checked.too_long, estimator, siblings)
     changes: Iterable[tuple[str, Mapping[str, Sent]]] = alternatives(query.request, query.spec)
-    if checked.sees_one_slice:
+    if checked.over_slices:
         changes = [("run a copy on each slice", {"gpu_count": 1})]
     results = list(_running(changes, query, estimator))
     if not results:

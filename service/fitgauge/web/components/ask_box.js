@@ -19,7 +19,7 @@ async function ask(event) {
   const {operation, understood, answer} = result.answer ?? {};
   if (answer?.plans?.length > 0) return replace('training', answer.plans[0].settings);
   const fields = questionOf(understood ?? {});
-  const task = TASKS[operation] ?? 'serving';
+  const task = TASKS[operation] ?? (fields.method || fields.trainer ? 'training' : 'serving');
   const taken = ([name]) => CHECKS.has(operation) || FIELDS[task].includes(name);
   return fields.model && replace(task, Object.fromEntries(Object.entries(fields).filter(taken)));
 }

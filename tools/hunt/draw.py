@@ -69,7 +69,7 @@ _KEPT_IN_16_BIT = (
 """What publishers leave out, in compressed-tensors' way of writing: the head, towers, routers."""
 _MODULES_IN_16_BIT = (
     "lm_head", "visual", "vision_tower", "vision_model", "audio_tower", "multi_modal_projector",
-    "mm_projector",
+    "mm_projector", "embed_vision", "embed_audio",
 )  # fmt: skip
 """The same in the way of AWQ and FP8. GPTQ lists nothing: vLLM reads from the weights' names which
 are 16 bit, so that it is not drawn for models with a tower."""

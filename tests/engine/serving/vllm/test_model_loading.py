@@ -4,10 +4,12 @@ import pytest
 
 from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
+from fitgauge.engine.model.families import read_config
 from fitgauge.engine.quantity import GIB, MIB, Term
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm.compute_capability import padded_for
+from fitgauge.engine.serving.vllm.memory import loaded_stages
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.weights import VLLM, shard_weights
 from fitgauge.engine.serving.weights import Stage
@@ -77,3 +79,19 @@ def test_padded_rows_are_weights_where_logs_show_them_and_an_assumption_after() 
 def test_latent_attention_allocates_its_workspace_at_import() -> None:
     assert loaded("deepseek-ai/DeepSeek-V2-Lite-Chat", (0, 33))["workspace"].bytes == 128 * MIB
     assert "workspace" not in loaded("Qwen/Qwen3-8B", (0, 33))
+
+
+def test_tables_that_end_with_the_context_are_counted_anew_for_each() -> None:
+    """EmbeddingGemma 2: 1,536 bytes of tables a position."""
+    spec = read_config({"model_type": "embedding_gemma2", "dtype": "bfloat16"})
+    laid = shard_weights(spec, Scheme(name="unquantized"))
+    gpu = bundled().find("H100 SXM").accelerator
+    sizes = [
+        sum(
+            term.bytes
+            for term in loaded_stages(spec, laid, workload_of(context_length=context), gpu)[0]
+            if term.name == "weights"
+        )
+        for context in (2048, 8192)
+    ]
+    assert sizes[1] - sizes[0] == 6144 * 1536

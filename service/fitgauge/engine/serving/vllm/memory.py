@@ -36,8 +36,10 @@ from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.pipeline import check_pipeline
 from fitgauge.engine.serving.vllm.profile_run import profiling_terms
 from fitgauge.engine.serving.vllm.quantized import check_checkpoint
+from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.serving.vllm.repacking import has_fp8_blocks
 from fitgauge.engine.serving.vllm.second_runner import holds_states, sampler_states, warm_up_term
+from fitgauge.engine.serving.vllm.shared_experts import with_whole_shared_experts
 from fitgauge.engine.serving.vllm.speculative import check_draft, check_heads, draft_term
 from fitgauge.engine.serving.vllm.stage_memory import (
     communicating_ranks,
@@ -235,6 +237,7 @@ def loaded_stages(
         workload.lora_rank,
         workload.speculative_tokens > 0,
         workload.rope_scaling_factor,
+        workload.context_length if quirks(spec).tables_as_started else 0,
     )
     loaded = sharded.once(deployed, lambda: _loaded(spec, sharded, workload, accelerator))
     if isinstance(loaded, UnsupportedError):
@@ -250,7 +253,8 @@ def _loaded(
         _check(spec, sharded, workload)
     except UnsupportedError as refusal:
         return refusal
-    here = padded_for(sharded, spec, accelerator.compute_capability)
+    whole = with_whole_shared_experts(sharded, spec, workload)
+    here = padded_for(whole, spec, accelerator.compute_capability)
     return tuple(
         (
             *loaded_terms(spec, here, workload, accelerator, stage),

@@ -142,6 +142,13 @@ class Quirks(NamedTuple):
     """The same of its tower's attention alone. Source: intern_vit.py, InternParallelAttention
     (disable_tp)."""
 
+    shared_experts_whole: bool = False
+    """Its shared experts are whole on every rank where the tokens of a step are spread over tensor
+    ranks. Source: shared_experts.py."""
+
+    mlps_whole: bool = False
+    """So are then the MLPs of its layers without experts. Source: models/deepseek_v32."""
+
     experts_on_every_stage: bool = False
     """Its class refuses a pipeline stage without experts. Source: pipeline.py, _lacks_experts."""
 
@@ -277,6 +284,13 @@ _FLAGS: dict[str, str] = {
     "kv_heads_divide": """
         gpt_oss param2moe
     """,
+    "shared_experts_whole": """
+        deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 glm_moe_dsa kimi_linear llama4 llama4_text
+        nemotron_h qwen3_5_moe qwen3_5_moe_text qwen3_next
+    """,
+    "mlps_whole": """
+        deepseek_v32 glm_moe_dsa kimi_linear
+    """,
     "experts_on_every_stage": """
         afmoe glm4_moe glm4_moe_lite glm4v_moe hy_v3 lfm2_moe mixtral nemotron_h param2moe
         qwen3_5_moe qwen3_moe qwen3_next qwen3_vl_moe step3p5 step3p7
@@ -318,6 +332,12 @@ def quantizes_routers(spec: ModelSpec) -> bool:
 def _both(spec: ModelSpec) -> tuple[Quirks, Quirks]:
     """Return how vLLM treats the model's type and that of its language model."""
     return quirks(spec), _QUIRKS.get(spec.language_type, _NONE)
+
+
+def holds_shared_experts_whole(spec: ModelSpec) -> bool:
+    """Return whether the class, or that of its language model, has whole shared experts where the
+    tokens of a step are spread over tensor ranks."""
+    return any(special.shared_experts_whole for special in _both(spec))
 
 
 def head_tied(spec: ModelSpec) -> bool | None:

@@ -76,10 +76,14 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
             least_expert_width=special.least_expert_width,
             tower_by_tensor=special.tower_attention_whole_if_uneven,
         )
-    built = with_padding(registered(spec))
-    if scheme.name in MARLIN:
-        built = with_whole_gates(built)
+    built = as_built(spec, scheme)
     return sharding.shard_weights(built, registered_scheme(spec, scheme), rules, stored)
+
+
+def as_built(spec: ModelSpec, scheme: Scheme) -> ModelSpec:
+    """Return `spec` with the tensors that vLLM makes of it in this scheme."""
+    built = with_padding(registered(spec))
+    return with_whole_gates(built) if scheme.name in MARLIN else built
 
 
 def registered(spec: ModelSpec) -> ModelSpec:

@@ -502,3 +502,21 @@ def test_the_tokens_that_the_cache_has_room_for_are_said(ask):
 def test_models_that_share_a_gpu_are_added_up_where_none_is_named(ask):
     answer = ask("minimum gpu for whisper large v3 plus llama 3.1 8b on the same card?").answer
     assert answer["summary"].startswith("At once they need ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what's the longest doc I can feed to llama 3.1 8b q4 on a 12gb 4070 with ollama",
+        "q8 of llama 3.1 8b on a mac mini m4 pro 24gb, tok/s and ctx",
+    ],
+)
+def test_the_longest_text_is_the_longest_context(ask, text):
+    answer = ask(text).answer
+    longest = answer["understood_as"]["context_length"]
+    assert answer["summary"].startswith(f"{longest:,} tokens of context at most. ")
+
+
+def test_copies_that_are_named_by_their_model_share_a_gpu(ask):
+    answer = ask("serve 4x llama-3.1-8b copies on one H200?").answer
+    assert answer["understood_as"]["gpu_memory_utilization"] == 0.23

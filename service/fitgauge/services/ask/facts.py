@@ -26,8 +26,8 @@ _TURN = re.compile(r"^(?:me|user|you|human|q|bot|assistant|ai|chatgpt|a)\s?:", r
 
 
 def of_last_turns(text: str, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the facts of a dialogue, of each kind of setting those of the last turn that has some;
-    all of another text."""
+    """Return the facts of a dialogue, of each kind of setting those of the last turn that has some
+    and all of GPUs, which "two of them" counts; all of another text."""
     turns = [match.start() for match in _TURN.finditer(text)]
     if len(turns) < 2:
         return list(facts)
@@ -35,11 +35,11 @@ def of_last_turns(text: str, facts: Sequence[Fact]) -> list[Fact]:
     return [
         fact
         for fact in facts
-        if fact.kind in _OF_ALL_TURNS or bisect.bisect(turns, fact.start) == last[fact.kind]
+        if fact.kind in ("hardware", "number")
+        or bisect.bisect(turns, fact.start) == last[fact.kind]
     ]
 
 
-_OF_ALL_TURNS = ("hardware", "number")
 _SETTINGS = (
     *("length", "prompt", "output", "tokens", "users", "batch", "global_batch", "accumulation"),
     *("budget", "format", "zero", "rank", "utilization"),

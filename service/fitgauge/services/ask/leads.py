@@ -97,8 +97,7 @@ def to_fit_in_words(step: Suggestion, *, offered: bool) -> str:
 
 
 FILES = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
-USUAL_FILE = ("q4_k_m",)
-"""Files that run without a GPU, from the largest; what people take of a machine of any memory."""
+"""Files that run without a GPU, from the largest."""
 
 
 def needed_gib(answer: FitAnswer) -> float:

@@ -195,7 +195,8 @@ _SPACED = {text: cloud for cloud, texts in rows("clouds") for text in texts.spli
 """Names of several words or signs."""
 
 _NOTEBOOK = re.compile(
-    r"(?<![\w/.])(colab|kaggle)\b(?![./]\w)(?!(?:'s)?\s+(?:pro|paid|data\w*|competition|notebook))",
+    r"(?<![\w/.])(colab|kaggle)\b(?![./]\w)(?!(?:'s)?\s+(?:pro|paid|data\w*|competition))"
+    r"(?:(?<=free kaggle)|(?!\s+notebook))",
     re.IGNORECASE,
 )
 _FREE_GPUS = {"colab": ("T4", 1), "kaggle": ("T4", 2)}

@@ -10,7 +10,7 @@ from fitgauge.services.ask.vocabulary import NUMBER_WORDS, rows
 _COPIES = re.compile(
     r"\b([2-9]|[1-9]\d{1,2}|"
     + "|".join(word for word, count in NUMBER_WORDS.items() if count > 1)
-    + r") (?:(?:replicas|copies|instances)|(?:[\w.-]+ ){0,3}[\w.-]*\d+(?:\.\d+)?b models)\b"
+    + r")x? (?:instances|(?:[\w.-]+ ){0,3}(?:replicas|copies|[\w.-]*\d+(?:\.\d+)?b models))\b"
 )
 """Several of one model: "3 copies", "two llama 3.1 8b models"."""
 

@@ -122,9 +122,7 @@ class AskAnswer(Struct, kw_only=True):
     """What was understood, and the answer of the operation that the question means."""
 
     operation: Annotated[Operation | None, doc("null where the question is not about GPU memory.")]
-    understood: Annotated[
-        Understood, doc("What the question says, under the names of the requests' fields.")
-    ]
+    understood: Annotated[Understood, doc("What the question says, as fields of requests.")]
     missing: Annotated[list[str], doc("What to add or to change, one sentence each.")]
     not_understood: Annotated[list[str], doc("What looks like settings and was not used.")]
     answer: Annotated[
@@ -135,9 +133,6 @@ class AskAnswer(Struct, kw_only=True):
         list[dict[str, Any]] | UnsetType,
         doc("One for each of several models or GPUs, in the order of the text."),
     ] = UNSET
-    launch: Annotated[
-        Launch | UnsetType,
-        doc("Starts the widest format that fits, where `answer` is a table of them."),
-    ] = UNSET
+    launch: Annotated[Launch | UnsetType, doc("Of a table: starts the widest that fits.")] = UNSET
     as_of: AnswerAsOf = UNSET
     """How old the facts of the answer are."""

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from fitgauge.catalog.catalog import Catalog
+from fitgauge.catalog.format_names import USUAL_GGUF
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
@@ -211,7 +212,7 @@ class AskService:
     async def _without_gpu(self, request: FitRequest, machine: float | None) -> FitAnswer:
         """Return the answer about a machine without a GPU: what of its memory a model takes in the
         format that is named, else in the widest file that it holds. machine: its memory [GiB]."""
-        files = leads.FILES if machine else leads.USUAL_FILE
+        files = leads.FILES if machine else (USUAL_GGUF,)
         for form in [request.quantization] if request.quantization else files:
             result = await self._fit(
                 structs.replace(request, quantization=form, host_memory_gib=None)

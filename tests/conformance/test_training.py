@@ -111,7 +111,8 @@ def test_batch_fifty_of_llama_7b_in_int8_just_fits_an_a100_of_80_gb(train):
 
 @pytest.fixture
 def gptq(train):
-    usual = {"sequence_length": 2048, "activation_checkpointing": "full"}
+    """What is not quantized is fp32, as PEFT prepared models then."""
+    usual = {"sequence_length": 2048, "activation_checkpointing": "full", "base_precision": "fp32"}
     return train(model="65b", gpu="80GB", method="qlora", quantization="gptq", **usual)
 
 

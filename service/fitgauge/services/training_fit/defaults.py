@@ -9,7 +9,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.workload import Method
 from fitgauge.services.training_fit.launchers.registry import tool_of, with_tool_defaults
-from fitgauge.services.training_fit.launchers.tool import Default
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default
 from fitgauge.services.training_fit.launchers.trl import TRL
 from fitgauge.services.training_fit.quantized_checkpoints import as_published, asks_qlora
 from fitgauge.services.training_fit.rl_parsing import algorithm
@@ -42,8 +42,9 @@ _OF_ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "lora_experts", "qu
 HALF_BASE = Default(
     "base_precision",
     "half",
-    "trl/trainer/model_config.py, dtype: sent as bfloat16, where TRL's own is float32",
-    ("lora", "dora"),
+    "trl/trainer/model_config.py, dtype: sent as bfloat16, where TRL's own is float32; since TRL"
+    " 0.26 sft_trainer.py leaves what QLoRA does not quantize as it is loaded",
+    ADAPTERS,
 )
 """Ours: the command loads a frozen base in 16 bit."""
 
@@ -124,7 +125,5 @@ def _of_trl(
         }
         if not own.get(default.field):
             yield default
-    # experts that bitsandbytes leaves as they are loaded are most of the base
-    left = method == "qlora" and spec.routed_experts > 0 and not request.quantize_experts
-    if request.precision is None and (left or HALF_BASE.applies(request, method, count, spec)):
+    if request.precision is None and HALF_BASE.applies(request, method, count, spec):
         yield HALF_BASE

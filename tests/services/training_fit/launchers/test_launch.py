@@ -152,7 +152,7 @@ def test_completions_of_a_prompt_are_sampled_at_once_as_trl_wants_them(train):
 @pytest.mark.parametrize(
     ("asked", "dtype"),
     [
-        ({"method": "qlora"}, "float32"),
+        ({"method": "qlora"}, "bfloat16"),
         ({"method": "qlora", "framework": "fsdp"}, "bfloat16"),
         ({"method": "lora", "framework": "fsdp", "precision": "mixed_fp16"}, "float16"),
         ({"method": "qlora", "framework": "fsdp", "precision": "int8"}, "bfloat16"),

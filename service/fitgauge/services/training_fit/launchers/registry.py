@@ -171,9 +171,9 @@ def with_tool_defaults(
 def moved_defaults(
     sent: TrainingRequest, method: str, count: int, spec: ModelSpec
 ) -> tuple[Default, ...]:
-    """Return what other releases of a request's tool take for the fields that it leaves out."""
-    tool = tool_of(sent)
-    return () if tool is None else tool.moved_for(sent, method, count, spec)
+    """Return what other releases of a request's tool, else of TRL, take for the fields that it
+    leaves out."""
+    return (tool_of(sent) or TRL).moved_for(sent, method, count, spec)
 
 
 def tool_defaults(

@@ -97,6 +97,8 @@ class Default:
     """Not to a request for adapters on routed experts, which PEFT has without dropout alone."""
     compiled: bool = False
     """To a request with torch.compile only."""
+    dense: bool = False
+    """To models without routed experts only."""
     since: Change | None = None
     """Of the releases from this change on."""
     until: Change | None = None
@@ -126,6 +128,7 @@ class Default:
             and self.kernels in (None, word_of(request.kernels or ""))
             and not (self.without_experts and request.lora_experts and spec.routed_experts)
             and not (self.compiled and not request.compile)
+            and not (self.dense and spec.routed_experts)
         )
 
 

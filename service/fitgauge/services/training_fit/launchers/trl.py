@@ -24,6 +24,7 @@ from fitgauge.services.training_fit.launchers.tool import (
     ADAPTERS,
     FUSED_FROM,
     SUPERVISED,
+    Change,
     Default,
     Launcher,
     Tool,
@@ -278,6 +279,12 @@ TRL = Tool(
     computes_reference_first=computes_reference_first,
     # Liger's losses of dpo_trainer.py, kto_trainer.py and grpo_trainer.py
     fuses_loss=frozenset({"sft", "dpo", "kto", "grpo"}),
+    moved=(
+        Default("base_precision", "fp32",
+            "trl/models/utils.py, prepare_peft_model; peft/utils/other.py,"
+            " prepare_model_for_kbit_training: what is not quantized in fp32",
+            ("qlora",), until=Change((2025, 12, 4), (0, 26)), spanned=True, dense=True),
+    ),
     defaults=(
         Default("optimizer_implementation", "fused", FUSED_FROM),
         Default("precision", "mixed_bf16",

@@ -5,7 +5,7 @@ Sources: transformers utils/quantization_config.py, NVIDIA ModelOpt's unified ex
 vllm-project/compressed-tensors config/base.py, AutoGPTQ, AutoAWQ and bitsandbytes configs, as
 read by vLLM 0.33 (model_executor/layers/quantization)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -129,8 +129,18 @@ def _strings(values: Values, *keys: str) -> list[str]:
     return []
 
 
-def _left_alone(names: list[str]) -> tuple[Rule, ...]:
+def _unquantized(names: Sequence[str]) -> tuple[Rule, ...]:
     return (Rule(form=None, names=named(names)),) if names else ()
+
+
+def _skipped(values: Values, *keys: str) -> tuple[Rule, ...]:
+    """Return the rule of the modules that the first of these lists leaves unquantized."""
+    return _unquantized(_strings(values, *keys))
+
+
+def _all_but(skipped: tuple[Rule, ...], name: str, form: Format) -> Scheme:
+    """Return a scheme of one format, but for what is skipped."""
+    return Scheme(name=name, rules=(*skipped, Rule(form=form)))
 
 
 def _fp8(values: Values) -> Scheme:
@@ -143,7 +153,7 @@ def _fp8(values: Values) -> Scheme:
     form = formats.FP8_TENSOR
     if isinstance(block, list) and len(block) == 2:
         form = formats.block_fp8(int(block[0]), int(block[1]), 8 if narrow else 32)
-    left = _left_alone(
+    left = _unquantized(
         [
             *_strings(values, "ignored_layers", "modules_to_not_convert"),
             *(COMPRESSORS if "expert_dtype" in values else ()),
@@ -161,10 +171,7 @@ def _awq(values: Values) -> Scheme:
         _integer(values, "bits", "w_bit", default=4),
         _integer(values, "group_size", "q_group_size", default=128),
     )
-    return Scheme(
-        name="awq",
-        rules=(*_left_alone(_strings(values, "modules_to_not_convert")), Rule(form=form)),
-    )
+    return _all_but(_skipped(values, "modules_to_not_convert"), "awq", form)
 
 
 def _gptq(values: Values) -> Scheme:
@@ -172,9 +179,7 @@ def _gptq(values: Values) -> Scheme:
     ("-:") or stored otherwise."""
     bits, group = _integer(values, "bits", default=4), _integer(values, "group_size", default=128)
     kinds = (*LINEARS, Kind.HEAD) if values.get("lm_head") is True else LINEARS
-    rules = [
-        *_left_alone(_strings(values, "modules_to_not_convert", "modules_in_block_to_not_quantize"))
-    ]
+    rules = [*_skipped(values, "modules_to_not_convert", "modules_in_block_to_not_quantize")]
     for entry, change in (values.get("dynamic") or {}).items():
         names = named(["re:" + entry.removeprefix("-:").removeprefix("+:")])
         own = change if isinstance(change, dict) else {}
@@ -193,7 +198,7 @@ def _bitsandbytes(values: Values) -> Scheme:
     else:
         kind = str(values.get("bnb_4bit_quant_type") or "fp4")
         form = formats.bitsandbytes_4bit(kind, double=bool(values.get("bnb_4bit_use_double_quant")))
-    rules = _left_alone(_strings(values, "llm_int8_skip_modules"))
+    rules = _skipped(values, "llm_int8_skip_modules")
     everywhere = tuple(part for part in Part if part is not Part.HEAD)
     return Scheme(
         name=form.name,
@@ -204,7 +209,7 @@ def _bitsandbytes(values: Values) -> Scheme:
 def _compressed_tensors(values: Values) -> Scheme:
     """compressed-tensors: config_groups with the modules they target ("Linear", names, "re:"),
     and `ignore`."""
-    rules = [*_left_alone(_strings(values, "ignore"))]
+    rules = [*_skipped(values, "ignore")]
     for group in (values.get("config_groups") or {}).values():
         weights = group.get("weights") if isinstance(group, dict) else None
         if not isinstance(weights, dict):
@@ -229,13 +234,9 @@ def _compressed_format(weights: Values, layout: str) -> Format:
     if bits == 8 and kind == "float":
         if strategy == "block" and isinstance(block, list):
             return formats.block_fp8(int(block[0]), int(block[1]))
-        return (
-            formats.FP8_CHANNEL
-            if strategy == "channel"
-            else formats.MXFP8
-            if group == 32
-            else formats.FP8_TENSOR
-        )
+        if strategy == "channel":
+            return formats.FP8_CHANNEL
+        return formats.MXFP8 if group == 32 else formats.FP8_TENSOR
     if bits == 8 and layout != "pack-quantized":
         return formats.INT8_CHANNEL
     return formats.affine(
@@ -267,7 +268,7 @@ def _algorithm(name: str, values: Values) -> Format | None:
 def _modelopt(values: Values) -> Scheme | None:
     """NVIDIA ModelOpt: one algorithm but for excluded modules, or MIXED_PRECISION with an
     algorithm for every module."""
-    left = _left_alone(_strings(values, "exclude_modules", "ignore"))
+    left = _skipped(values, "exclude_modules", "ignore")
     algorithm = str(values.get("quant_algo") or "").upper()
     if algorithm == "MIXED_PRECISION":
         shortened = bool(values.get("quantized_layers_cut"))
@@ -278,9 +279,7 @@ def _modelopt(values: Values) -> Scheme | None:
             warnings=(_SHORTENED,) if shortened else (),
         )
     form = _algorithm(algorithm, values)
-    if form:
-        return Scheme(name=f"modelopt_{algorithm.lower()}", rules=(*left, Rule(form=form)))
-    return None
+    return _all_but(left, f"modelopt_{algorithm.lower()}", form) if form else None
 
 
 _SHORTENED = Note(
@@ -335,10 +334,7 @@ def _torchao(values: Values) -> Scheme | None:
         form = formats.INT8_CHANNEL
     else:
         return None
-    return Scheme(
-        name="torchao",
-        rules=(*_left_alone(_strings(values, "modules_to_not_convert")), Rule(form=form)),
-    )
+    return _all_but(_skipped(values, "modules_to_not_convert"), "torchao", form)
 
 
 def _quark(values: Values) -> Scheme | None:
@@ -357,11 +353,7 @@ def _quark(values: Values) -> Scheme | None:
     }.get(dtype)
     if form is formats.FP8_TENSOR and weight.get("qscheme") == "per_channel":
         form = formats.FP8_CHANNEL
-    if form:
-        return Scheme(
-            name="quark", rules=(*_left_alone(_strings(values, "exclude")), Rule(form=form))
-        )
-    return None
+    return _all_but(_skipped(values, "exclude"), "quark", form) if form else None
 
 
 def _mlx(values: Values) -> Scheme:
@@ -379,12 +371,8 @@ def _mlx(values: Values) -> Scheme:
 
 READERS: dict[str, Callable[[Values], Scheme | None]] = {
     "fp8": _fp8,
-    "fbgemm_fp8": lambda values: Scheme(
-        name="fbgemm_fp8",
-        rules=(
-            *_left_alone(_strings(values, "modules_to_not_convert")),
-            Rule(form=formats.FP8_CHANNEL),
-        ),
+    "fbgemm_fp8": lambda values: _all_but(
+        _skipped(values, "modules_to_not_convert"), "fbgemm_fp8", formats.FP8_CHANNEL
     ),
     "awq": _awq,
     "gptq": _gptq,

@@ -40,6 +40,7 @@ Examples:
   fitgauge train-check llama-3.1-8b "RTX 4090" --method qlora
   fitgauge recommend gpt-oss-120b --context-length 32k --concurrency 8
   fitgauge ask "best quant of gemma 3 27b for 24GB?"
+  fitgauge check -f deployment.yaml
 """
 
 

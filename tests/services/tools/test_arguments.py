@@ -72,6 +72,10 @@ def more(tool, **sent):
         ({"rope_scaling": {"factor": 4}}, {"rope_scaling_factor": 4.0}),
         ({"concurrency": "max"}, {}),
         (
+            {"options": "-c 32768 -ctk q8_0 -fa on"},
+            {"context_length": 32768, "kv_cache_dtype": "q8_0"},
+        ),
+        (
             {"speculative_config": {"model": "0.6b", "num_speculative_tokens": 3}},
             {"draft_model": "0.6b", "speculative_tokens": 3},
         ),
@@ -128,7 +132,11 @@ def test_a_serving_call_is_understood(sent, expected):
             {"framework": "deepspeed", "zero_stage": 3, "offload": "optimizer"},
         ),
         ({"freeze_vision_tower": True}, {"train_vision_tower": False}),
-        ({"lora_config": {"r": 32, "lora_alpha": 64}}, {"lora_rank": 32}),
+        ({"train_batch_size": 4}, {"micro_batch_size": 4}),
+        (
+            {"peft_config": {"r": 32, "lora_alpha": 64, "target_modules": "all-linear"}},
+            {"lora_rank": 32, "lora_targets": "all_linear"},
+        ),
         (
             {"options": "target_modules=q_proj,v_proj, flash_attention_2"},
             {"lora_targets": "q_proj,v_proj", "attention": "flash"},
@@ -141,6 +149,7 @@ def test_a_training_call_is_understood(sent, expected):
 
 def test_an_alias_means_a_parameter_of_the_face_first():
     assert more("plan_training", batch_size=512) == {"global_batch_size": 512}
+    assert more("plan_training", batch="256") == {"global_batch_size": 256}
     got = fields("compare_fit", model=["7b", "13b"], gpu="H100", context_length="32k", quant="awq")
     assert got == {
         "models": "7b, 13b", "gpus": "H100", "context_lengths": [32768], "quantizations": "awq"

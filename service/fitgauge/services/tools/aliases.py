@@ -35,7 +35,8 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ),
     _GPU: (
         "gpu gpus gpu_type gpu_name gpu_model accelerator accelerators device hardware "
-        "graphics_card card instance instance_type machine_type available_gpus my_gpus gpu_list"
+        "graphics_card card instance instance_type machine_type available_gpus my_gpus gpu_list "
+        "gpu_options gpu_choices gpu_candidates gpu_configs"
     ),
     (GPU_MEMORY, "gpu"): (
         "vram gpu_memory gpu_memory_gb vram_gb gpu_vram gpu_memory_gib vram_gib gpu_ram memory"
@@ -53,19 +54,21 @@ _NAMES: Mapping[tuple[str, ...], str] = {
         "min_context min_context_length "
         "context_size context_tokens seq_len seq_length sequence_len max_seq_len max_seq_length "
         "cutoff_len tokens max_position_embeddings model_max_length max_total_tokens length "
-        "input_length"
+        "input_length c"
     ),
     ("sequence_length",): "block_size",
     _REQUESTS: (
         "concurrency concurrencies micro_batch_size batch_size batch bs "
-        "per_device_train_batch_size per_gpu_batch_size train_micro_batch_size_per_gpu "
+        "per_device_train_batch_size per_gpu_batch_size train_batch_size "
+        "train_micro_batch_size_per_gpu "
         "device_batch_size micro_batch mbs users concurrent_users concurrent_requests num_users "
         "parallel num_parallel n_parallel max_concurrency max_concurrent_requests requests "
         "num_requests concurrent"
     ),
     (
         "global_batch_size",
-    ): "global_batch train_batch_size total_batch_size effective_batch_size batch_size gbs",
+    ): "global_batch train_batch_size total_batch_size effective_batch_size batch_size "
+    "batch bs gbs",
     ("precision", *_FORMAT): "dtype torch_dtype",
     _FORMAT: (
         "quantization quantizations quant quantisation quantization_type quantization_method "
@@ -83,7 +86,8 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ),
     ("algorithm",): "rl_algorithm objective_type",
     ("kv_cache_dtype",): (
-        "kv_dtype kv_cache cache_type cache_type_k kv_cache_type kv_cache_quantization kv_quant "
+        "kv_dtype kv_cache cache_type cache_type_k cache_type_v ctk ctv kv_cache_type "
+        "kv_cache_quantization kv_quant "
         "kv_cache_format"
     ),
     ("tensor_parallel",): (
@@ -99,7 +103,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ),
     _SEQS: (
         "max_running_requests max_seqs max_batch_size max_sequences max_concurrent_sequences "
-        "max_num_sequences"
+        "max_num_sequences np"
     ),
     ("max_batched_tokens",): (
         "max_num_batched_tokens chunked_prefill_size n_ubatch ubatch_size max_num_tokens"
@@ -139,7 +143,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ),
     ("attention",): (
         "attn_implementation attn attention_implementation flash_attention flash_attn "
-        "use_flash_attention use_flash_attention_2 flash_attention_2 fa2"
+        "use_flash_attention use_flash_attention_2 flash_attention_2 fa2 fa"
     ),
     ("optimizer",): "optim optimiser",
     ("precision",): "mixed_precision training_precision half_precision compute_dtype",

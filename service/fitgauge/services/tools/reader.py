@@ -143,10 +143,14 @@ class Reader:
         """Read one argument. Returns False where its name means nothing."""
         word = plain(key)
         if isinstance(value, Mapping):
-            if self._take_settings(key, value):
-                return True
-            if inner := self._within(key, value):
-                self.take(inner)
+            rest = {
+                inner: one
+                for inner, one in value.items()
+                if not self._take_settings(key, {inner: one})
+            }
+            inside = self._within(key, rest)
+            self.take(inside)
+            if inside or len(rest) < len(value):
                 return True
         if key not in self._accepted and word in SWITCHES and _is_switch(value):
             self._switch(key, SWITCHES[word], value)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fitgauge.services.ask.vendors import vendors_in
+from fitgauge.services.ask.machines import vendors_in
 
 
 @pytest.mark.parametrize(

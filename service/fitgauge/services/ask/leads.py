@@ -263,7 +263,10 @@ def side_by_side(text: str, table: CompareAnswer) -> list[CompareRow]:
     text asks for the speed of a few: in the widest format of those that most of them hold. None for
     another table, or where only one is held."""
     gpus = {(row.gpu, row.gpu_count) for row in table.items}
-    models, loads = {row.model for row in table.items}, {_load(row) for row in table.items}
+    models, loads = (
+        {row.model for row in table.items},
+        {(row.context_length, row.concurrency) for row in table.items},
+    )
     options = max(len(gpus), len(models))
     if len(loads) > 1 or min(len(gpus), len(models)) > 1 or not 1 < options <= _FEW_GPUS:
         return []
@@ -277,10 +280,6 @@ def side_by_side(text: str, table: CompareAnswer) -> list[CompareRow]:
     return held if 1 < len(held) <= options else []
 
 
-def _load(row: CompareRow) -> tuple[int | None, int | None]:
-    return row.context_length, row.concurrency
-
-
 def together(table: CompareAnswer) -> str:
     """Return whether the models of a table fit on its one GPU at once, in a sentence; empty where
     it is about other things."""
@@ -291,7 +290,8 @@ def together(table: CompareAnswer) -> str:
     needs = [row.required_bytes.expected / GIB for row in rows if row.required_bytes]
     budget = max(row.budget_bytes or 0 for row in rows) / GIB
     parts = " + ".join(f"{need:.1f}" for need in needs)
-    verb = "fit" if _most(rows) <= budget else "do not fit"
+    most = sum(row.required_bytes.high for row in rows if row.required_bytes) / GIB
+    verb = "fit" if most <= budget else "do not fit"
     return (
         f"At once they {verb} on {rows[0].gpu_count} x {rows[0].gpu}: {parts} = {sum(needs):.1f} of"
         f" {budget:.1f} GiB. Each alone: "
@@ -310,11 +310,6 @@ def needs_together(answers: Sequence[Struct]) -> str:
         return ""
     parts = " + ".join(f"{need:.1f}" for need in needs)
     return f"At once they need {parts} = {sum(needs):.1f} GiB. "
-
-
-def _most(rows: Sequence[CompareRow]) -> float:
-    """Return what the models may need together [GiB]."""
-    return sum(row.required_bytes.high for row in rows if row.required_bytes) / GIB
 
 
 def month_in_words(answer: RecommendAnswer) -> str:

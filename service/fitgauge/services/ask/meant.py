@@ -12,10 +12,8 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.training.workload import Framework
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.grammar import CACHE_TYPES
-from fitgauge.services.ask.intent import is_quantized
 from fitgauge.services.ask.model_choice import after_contrast
-from fitgauge.services.ask.topics import is_about
-from fitgauge.services.ask.training_words import OPTIMIZERS
+from fitgauge.services.ask.topics import OPTIMIZERS, is_about, is_quantized
 from fitgauge.services.ask.vocabulary import METHODS
 
 _TRAINED_IN = re.compile(r"[- ](?:training|pre-?training|fine-?tuning|recipe)\b", re.IGNORECASE)
@@ -71,15 +69,10 @@ def wanted_formats(text: str, facts: Sequence[Fact], *, training: bool) -> list[
             and (
                 fact.value in PRECISIONS
                 or of_the_optimizer(text, fact)
-                or is_of_products(text, fact)
+                or (fact.value == "fp8" and _TRAINED_IN.match(text, fact.end))
             )
         )
     ]
-
-
-def is_of_products(text: str, fact: Fact) -> bool:
-    """Return whether a number format is that of a training's products, not of its base."""
-    return fact.value == "fp8" and _TRAINED_IN.match(text, fact.end) is not None
 
 
 def of_the_optimizer(text: str, fact: Fact) -> bool:
@@ -233,6 +226,7 @@ _OF_ALL_WEIGHTS = frozenset({"galore_adamw", "lomo"})
 _FULL_OR = re.compile(r"\bfull\s*(?:vs\.?|versus|or|/)\s", re.IGNORECASE)
 """All weights, compared with another method."""
 _TRAINS_ALL = re.compile(r"--model_name_or_path\b")
+"""Of transformers and TRL, which train all weights by default: `use_peft` is off."""
 _OF_ADAPTERS = re.compile(
     r"\b(?:llamafactory|llama-factory|swift|unsloth|peft|lora)", re.IGNORECASE
 )
@@ -255,7 +249,11 @@ def method_meant(text: str, facts: Sequence[Fact], quantization: object) -> dict
     adapters = adapters or refused
     optimizer = OPTIMIZERS.search(text)
     of_all = optimizer is not None and optimizer.lastgroup in _OF_ALL_WEIGHTS
-    if not adapters and (of_all or is_about(text, "all weights") or _is_full_command(text)):
+    if not adapters and (
+        of_all
+        or is_about(text, "all weights")
+        or (_TRAINS_ALL.search(text) and not _OF_ADAPTERS.search(text))
+    ):
         adapters.append("full")
     if not (adapters or algorithms) and quantization in _QUARTERS:
         adapters.append("qlora")
@@ -289,9 +287,3 @@ def _side_by_side(text: str, facts: Sequence[Fact]) -> list[object] | None:
     if any(apart) and "full" not in values and is_about(text, "all weights"):
         values.append("full")
     return values if len(values) > 1 and any(apart) else None
-
-
-def _is_full_command(text: str) -> bool:
-    """Return whether a command of transformers or TRL trains all weights, as theirs do that say
-    nothing of adapters (`use_peft` is off by default)."""
-    return _TRAINS_ALL.search(text) is not None and _OF_ADAPTERS.search(text) is None

@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from fitgauge.catalog.name_parts import DESCRIPTIVE, Name
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats import FORMAT
-from fitgauge.services.ask.intent import DISTILLS
 from fitgauge.services.ask.names import ModelNames
-from fitgauge.services.ask.topics import is_about
+from fitgauge.services.ask.topics import DISTILLS, is_about
 from fitgauge.services.ask.vocabulary import NOISE, PHRASES, SERVING, TRAINING
 
 _JOINED = re.compile(

@@ -40,7 +40,7 @@ def read_model(scan: Scan, index: int) -> int | None:
     whole = _whole_name(scan, index)
     phrase = scan.longest_phrase(index) if whole is None else None
     if phrase is not None and (
-        phrase[0] == "ENGINE" or phrase[2] > index or _is_phrase(scan, index)
+        phrase[0] == "ENGINE" or phrase[2] > index or (first.low,) in scan.phrases
     ):
         return None
     start = _Start(scan, index)
@@ -146,7 +146,7 @@ class _Start:
             (
                 len(words)
                 for words in scan.models.titles.get(first.low, ())
-                if _begins(scan, index, words)
+                if tuple(one.low for one in scan.pieces[index : index + len(words)]) == words
             ),
             default=0,
         )
@@ -164,12 +164,6 @@ class _Start:
         )
 
 
-def _begins(scan: Scan, index: int, words: tuple[str, ...]) -> bool:
-    """Return whether these words stand here, one behind the other."""
-    ahead = scan.pieces[index : index + len(words)]
-    return tuple(piece.low for piece in ahead) == words
-
-
 def _has_size(scan: Scan, index: int) -> bool:
     """Return whether a size stands here, behind a version that stands here too, or a version that
     begins with a letter: "r1"."""
@@ -178,10 +172,6 @@ def _has_size(scan: Scan, index: int) -> bool:
         return first is not None
     is_named = not first.low[0].isdigit() or (second is not None and is_size(second.low))
     return is_named and is_version(first.low)
-
-
-def _is_phrase(scan: Scan, index: int) -> bool:
-    return (scan.pieces[index].low,) in scan.phrases
 
 
 def _spelled(scan: Scan, first: int, last: int) -> str:

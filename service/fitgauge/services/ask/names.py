@@ -255,8 +255,14 @@ class ModelNames:
         another form of: mistral of "mistrel", distill of "distilled"; None where it is of none."""
         if word in self.vocabulary:
             return None
-        if short := _SHORT.fullmatch(word):
-            return self._mended_short(short["stem"], short["version"])
+        if short := _SHORT.fullmatch(word):  # so few letters mean much else: of large families
+            stem = short["stem"]
+            near_to = (
+                f"{family}{short['version']}"
+                for family in self._large
+                if family[0] == stem[0] and OSA.distance(stem, family, score_cutoff=1) <= 1
+            )
+            return None if stem in self.families | _english_words() else next(near_to, None)
         if len(word) < _LONG_STEM or not word.isalpha():
             return None
         form = " ".join(words(word))
@@ -266,17 +272,6 @@ class ModelNames:
             return family
         near = process.extractOne(word, self._long, scorer=OSA.distance, score_cutoff=1)
         return near[0] if near else None
-
-    def _mended_short(self, stem: str, version: str) -> str | None:
-        """Return the same of a word of so few letters that many mean something else: only a family
-        of many models counts, which begins alike: qwen3 of "qwn3"."""
-        near = (
-            family
-            for family in self._large
-            if family[0] == stem[0] and OSA.distance(stem, family, score_cutoff=1) <= 1
-        )
-        family = next(near, None) if stem not in self.families | _english_words() else None
-        return f"{family}{version}" if family else None
 
     def meant(self, text: str) -> str:
         """Return the id of the one repository that a name means where its size or its line is not

@@ -7,20 +7,18 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from fitgauge.catalog.scope import closed_model_in, out_of_scope
-from fitgauge.services.ask import intent, lengths, machines, meant, model_choice, training_words
+from fitgauge.services.ask import lengths, machines, meant, model_choice, operations, topics
 from fitgauge.services.ask.commands import Pasted, as_read, pasted_command
 from fitgauge.services.ask.facts import Fact, leftovers, of_last_turns
 from fitgauge.services.ask.grammar import facts, in_tens
-from fitgauge.services.ask.halves import halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
+from fitgauge.services.ask.machines import unnamed_mac, vendors_in
 from fitgauge.services.ask.names import GpuNames, ModelNames
-from fitgauge.services.ask.operations import Reading, Sign, operation_of
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.ask.topics import is_about
-from fitgauge.services.ask.vendors import unnamed_mac, vendors_in
 from fitgauge.services.ask.vocabulary import TRAIN_ALONE
 from fitgauge.services.training_fit.tool_settings import tool_settings
 
@@ -63,16 +61,14 @@ class Reader:
         self._models = models
         self._scanner = Scanner(gpus, models)
 
-    def read(self, question: str) -> Reading:
+    def read(self, question: str) -> operations.Reading:
         """Return what a question means. Linear in its length."""
         text = plain(question)
         command = pasted_command(text)
         if command is not None:
             blank = " " * (command.end - command.start)
             text = text[: command.start] + blank + text[command.end :]
-        tokens = self._scanner.tokens(
-            machines.without_offloaded(training_words.without_pixels(text))
-        )
+        tokens = self._scanner.tokens(machines.without_offloaded(topics.without_pixels(text)))
         choice = _Choice(text, tokens, facts(tokens), self._gpus, self._models, command)
         return choice.reading()
 
@@ -103,15 +99,15 @@ class _Choice:
         self._draft: str | None = None
         """The model that drafts tokens for the one that is meant."""
         self._settings_named = [token for token in tokens if token.kind in _SETTINGS_NAMED]
-        self._questions = intent.question_sentences(text, tokens)
-        self._plain = intent.without_publishers(intent.without_models(text, tokens))
-        self._adapters = intent.served_adapters(self._plain)
+        self._questions = topics.question_sentences(text, tokens)
+        self._plain = topics.without_publishers(topics.without_models(text, tokens))
+        self._adapters = topics.served_adapters(self._plain)
         tools = [one for one in self._facts if one.kind == "trainer" or one.value in TRAIN_ALONE]
         named = any(self._plain[one.start : one.end].strip() for one in tools)
-        trains = intent.about_training(self._plain) or bool(self._of("method")) or named
+        trains = topics.about_training(self._plain) or bool(self._of("method")) or named
         self._training = trains and self._adapters is None and command is None
 
-    def reading(self) -> Reading:
+    def reading(self) -> operations.Reading:
         """Choose, and return the result."""
         model, models = self._models()
         settings = self._settings()
@@ -125,10 +121,7 @@ class _Choice:
         hardware = self._of("hardware")
         gpu, names, count = choose(self._text, hardware, self._questions, self._gpus, terse=terse)
         if self._training:
-            written = {
-                **training_words.training_words(self._text),
-                **tool_settings(self._text, count),
-            }
+            written = {**topics.training_words(self._text), **tool_settings(self._text, count)}
             if written.get("eval_batch_size") == settings.get("micro_batch_size"):
                 settings.pop("micro_batch_size", None)  # the batch is that of evaluation
             if written.get("algorithm") == settings.get("method"):
@@ -158,7 +151,7 @@ class _Choice:
         if named and (left_out := unnamed_mac(self._plain, named)):
             notes.append(left_out)
         counted_each = any(re.match(r"\d+x ", name) for name in names)
-        signs: Mapping[Sign, object] = {
+        signs: Mapping[operations.Sign, object] = {
             "training": self._training,
             "trainer": settings.get("trainer"),
             "several": models or any(on_a_par.values()),
@@ -170,13 +163,15 @@ class _Choice:
             "counted": count,
             "settings": settings,
             "formatted": "quantization" in settings or " + " in str(gpu),
-            "largest of a family": intent.wants_largest(self._text, model),
+            "largest of a family": topics.wants_largest(self._text, model),
             "of some": "max_usd_per_hour" in settings or clouds or vendors,
             "terse": terse,
             "step stated": {"sequence_length", "micro_batch_size"} <= settings.keys(),
             "fastest": is_about(self._plain, "fastest", "rate") and not counted_each,
         }
-        operation = operation_of(self._plain, {sign for sign, holds in signs.items() if holds})
+        operation = operations.operation_of(
+            self._plain, {sign for sign, holds in signs.items() if holds}
+        )
         if operation is None and self._command is not None:
             operation = "check_fit"
         at_once = bool(models) and is_about(self._text, "one gpu") and not self._training
@@ -192,7 +187,9 @@ class _Choice:
             else:
                 notes.append("host_memory_gib: the list is of what the GPU holds alone.")
         apart = None
-        if operation == "check_fit" and (apart := halves(self._text, hardware, self._gpus)):
+        if operation == "check_fit" and (
+            apart := operations.halves(self._text, hardware, self._gpus)
+        ):
             gpu, names, count = None, [], None
             settings["prefill_gpu"] = apart.gpus.get("prefill")
             settings["decode_gpu"] = apart.gpus.get("decode")
@@ -208,7 +205,7 @@ class _Choice:
             settings |= {"kv_cache_dtypes": caches, "kv_cache_dtype": None}
         if operation in ("check_fit", "recommend_gpus") and is_about(self._text, "text alone"):
             settings["language_model_only"] = True
-        if operation == "check_fit" and (format_of_cache := intent.turboquant(self._text)):
+        if operation == "check_fit" and (format_of_cache := topics.turboquant(self._text)):
             settings["kv_cache_dtype"] = format_of_cache
         if operation in ("check_fit", "check_training_fit"):
             match = self._gpus.find(gpu) if gpu else None
@@ -232,7 +229,7 @@ class _Choice:
             },
             Understood,
         )
-        return Reading(
+        return operations.Reading(
             operation,
             understood,
             leftovers(self._text, self._facts, self._used),
@@ -258,7 +255,7 @@ class _Choice:
         spans = [(fact.start, fact.end) for fact in self._facts]
         spans += [(token.start, token.end) for token in self._settings_named]
         if self._training:
-            spans += [match.span() for match in training_words.OPTIMIZERS.finditer(text)]
+            spans += [match.span() for match in topics.OPTIMIZERS.finditer(text)]
         for start, end in spans:
             text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
         return not any(letter.isalnum() for letter in text)
@@ -342,11 +339,7 @@ class _Choice:
     def _batches(self) -> dict[str, object]:
         """Return the sequences of a forward pass, and of a step over all GPUs."""
         batch, of_all = self._widest(self._of("batch")), self._largest("global_batch")
-        if (
-            of_all is None
-            and batch is not None
-            and training_words.is_global_batch(self._text, batch)
-        ):
+        if of_all is None and batch is not None and topics.is_global_batch(self._text, batch):
             return {"global_batch_size": batch}
         return {"micro_batch_size": batch, "global_batch_size": of_all}
 

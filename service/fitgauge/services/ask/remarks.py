@@ -3,8 +3,7 @@
 import math
 import re
 
-from fitgauge.services.ask.intent import DISTILLS
-from fitgauge.services.ask.topics import is_about
+from fitgauge.services.ask.topics import DISTILLS, is_about
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS, rows
 
 _COPIES = re.compile(

@@ -14,13 +14,11 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_na
 from fitgauge.engine.serving.start_log.lines import clean_lines
 from fitgauge.logs.out_of_memory import is_training
 from fitgauge.services.ask.formats import file_as_large
-from fitgauge.services.ask.halves import Halves
 from fitgauge.services.ask.lengths import requests_a_second
-from fitgauge.services.ask.operations import Reading
+from fitgauge.services.ask.operations import Halves, Reading
 from fitgauge.services.ask.remarks import remarks, share_of_each
 from fitgauge.services.ask.schemas import Operation
-from fitgauge.services.ask.topics import is_about
-from fitgauge.services.ask.training_words import says_at_most
+from fitgauge.services.ask.topics import is_about, says_at_most
 from fitgauge.services.ask.vocabulary import METHODS
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareRequest

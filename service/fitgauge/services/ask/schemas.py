@@ -98,18 +98,14 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     image_size: Annotated[str | None, doc("Pixels of an image of a training sample.")] = None
     zero_stage: Annotated[int | None, doc("ZeRO stage.")] = None
     lora_rank: Annotated[int | None, doc("Rank of adapters.")] = None
-    gpu_memory_utilization: Annotated[
-        float | None, doc("Share of the GPU that the engine may use, of what others leave.")
-    ] = None
+    gpu_memory_utilization: Annotated[float | None, doc("Share that the engine may use.")] = None
     host_memory_gib: Annotated[
         float | None, doc("Memory of the machine [GiB]; 64 where offered, 4096 where asked for.")
     ] = None
     other_memory_gib: Annotated[float | None, doc("Memory of each GPU that others hold [GiB].")] = (
         None
     )
-    min_tokens_per_second_per_request: Annotated[
-        float | None, doc("Speed to reach, of one request [tokens/s].")
-    ] = None
+    min_tokens_per_second_per_request: Annotated[float | None, doc("Speed to reach.")] = None
     max_seconds_to_first_token: Annotated[float | None, doc("Time to a first token [s].")] = None
     prefix_cache_hit_rate: Annotated[float | None, doc("Share of prompts that it holds.")] = None
     max_usd_per_hour: Annotated[float | None, doc("Budget [USD/h].")] = None

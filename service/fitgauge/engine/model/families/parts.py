@@ -87,25 +87,14 @@ def linear(
     *,
     units: int = 0,
     bias: bool = False,
-    kind: Kind = Kind.LINEAR,
-    count: int = 1,
 ) -> tuple[Tensor, ...]:
     """`name`.weight of shape (out, inputs) and, with `bias`, `name`.bias of shape (out,), which
     ROW leaves whole on every rank."""
-    weight = Tensor(intern(f"{name}.weight"), (out, inputs), kind, split, units, count)
+    weight = Tensor(intern(f"{name}.weight"), (out, inputs), Kind.LINEAR, split, units)
     if not bias:
         return (weight,)
-    return (
-        weight,
-        Tensor(
-            intern(f"{name}.bias"),
-            (out,),
-            Kind.BIAS,
-            Split.NONE if split is Split.ROW else split,
-            units,
-            count,
-        ),
-    )
+    whole = Split.NONE if split is Split.ROW else split
+    return (weight, Tensor(intern(f"{name}.bias"), (out,), Kind.BIAS, whole, units))
 
 
 def linears(

@@ -8,7 +8,6 @@ from fitgauge.engine.model.families import parts, rotary_tables
 from fitgauge.engine.model.families.dense.dense import architecture_name
 from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part, RotaryTable, Split, Tensor
-from fitgauge.engine.note import Note
 from fitgauge.errors import MalformedModelError
 
 LINEAR_ATTENTION = frozenset(
@@ -30,7 +29,6 @@ def decoder(
     norm_bias: bool = False,
     head_bias: bool = False,
     rotary_tables: tuple[RotaryTable, ...] = (),
-    notes: tuple[Note, ...] = (),
 ) -> ModelSpec:
     """Return the ModelSpec of a language model: embedding, `layers`, final norm and head.
 
@@ -54,7 +52,6 @@ def decoder(
             *parts.head(vocabulary, hidden, tied=tied, name=head, bias=head_bias),
         ),
         rotary_tables=rotary_tables,
-        notes=notes,
     )
 
 

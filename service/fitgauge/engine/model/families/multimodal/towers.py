@@ -135,9 +135,7 @@ def pixtral(
     return (parts.single(Part.VISION, tower), *usual(vision, style))
 
 
-def intern(
-    vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower"
-) -> tuple[Block, ...]:
+def intern(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     """InternViT as transformers stores it: a class token, learned positions, layer scales. Every
     rank holds the attention whole. Source: vLLM 0.33, models/interns1_vit.py."""
     vision = vision.with_defaults(INTERN_DEFAULTS)
@@ -146,7 +144,7 @@ def intern(
     layer_norm = vision.text("norm_type", default="layer_norm") == "layer_norm"
     qk_norm = ("attention.q_norm", "attention.k_norm") if vision.flag("use_qk_norm") else ()
     style = Vit(
-        f"{name}.encoder.layer.{{}}.",
+        "vision_tower.encoder.layer.{}.",
         qkv=("attention.q_proj", "attention.k_proj", "attention.v_proj"),
         out="attention.projection_layer",
         norms=("layernorm_before", "layernorm_after"),
@@ -159,7 +157,7 @@ def intern(
             *parts.norms(qk_norm, hidden),
         ),
     )
-    embeddings = f"{name}.embeddings"
+    embeddings = "vision_tower.embeddings"
     positioned = vision.flag("use_absolute_position_embeddings", default=True)
     pooled = vision.flag("use_mean_pooling", default=True)
     tower = (
@@ -180,7 +178,7 @@ def intern(
             channels,
             *sides(vision, "patch_size"),
         ),
-        *(() if pooled else parts.norm(f"{name}.layernorm", hidden, bias=True)),
+        *(() if pooled else parts.norm("vision_tower.layernorm", hidden, bias=True)),
     )
     return (parts.single(Part.VISION, tower), *usual(vision, style))
 

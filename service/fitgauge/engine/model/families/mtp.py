@@ -11,7 +11,7 @@ COUNT = ("num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules")
 """Names a config gives the number of heads under."""
 
 
-def nextn_heads(config: Config, layer: parts.Layer, *, base: str = "model") -> tuple[Block, ...]:
+def nextn_heads(config: Config, layer: parts.Layer) -> tuple[Block, ...]:
     """DeepSeek's heads, numbered on from the last layer: `layer`, the norms and projection that
     join it to the model, copies of the embedding and the output head. Nothing where the config
     counts none."""
@@ -28,7 +28,7 @@ def nextn_heads(config: Config, layer: parts.Layer, *, base: str = "model") -> t
         *parts.norm("shared_head.norm", hidden),
         Tensor("shared_head.head.weight", (vocabulary, hidden), Kind.HEAD, Split.VOCABULARY),
     )
-    return (block(f"{base}.layers.{{}}.", tensors, layer, range(first, first + heads)),)
+    return (block("model.layers.{}.", tensors, layer, range(first, first + heads)),)
 
 
 def joints(hidden: int) -> tuple[Tensor, ...]:

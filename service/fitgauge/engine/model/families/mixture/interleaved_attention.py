@@ -82,9 +82,9 @@ def gpt_oss_layer(config: Config, window: int | None) -> parts.Layer:
     )
 
 
-def read_llama4(config: Config, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
-    """Return the ModelSpec of a Llama 4's language model; `base` and `head` are where the
-    multimodal checkpoint keeps it. Layers that attend within chunks alone rotate."""
+def read_llama4(config: Config) -> ModelSpec:
+    """Return the ModelSpec of a Llama 4's language model. Layers that attend within chunks alone
+    rotate."""
     config = config.with_defaults(LLAMA4)
     count = config.layers()
     chunks, routed = chunked_layers(config, count), llama4_mixtures(config, count)
@@ -94,7 +94,7 @@ def read_llama4(config: Config, *, base: str = "model", head: str = "lm_head") -
     tables = stack.rotary(config, config.integer("head_dim"))
     if any(chunks):
         tables = tuple(msgspec.structs.replace(table, windowed=True) for table in tables)
-    return stack.decoder(config, layers, base=base, head=head, rotary_tables=tables)
+    return stack.decoder(config, layers, rotary_tables=tables)
 
 
 def chunked_layers(config: Config, layers: int) -> list[int | None]:

@@ -32,9 +32,8 @@ NAMING = Naming(
 )
 
 
-def read_sparse(config: Config, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
-    """Return the ModelSpec of a MiniMax M3 without its vision tower; `base` and `head` are where
-    a multimodal checkpoint keeps it."""
+def read_sparse(config: Config) -> ModelSpec:
+    """Return the ModelSpec of a MiniMax M3 without its vision tower."""
     config = config.with_defaults(DEFAULTS)
     count = config.layers()
     routed, indexed = schedules.after_dense(config, count), sparse_layers(config, count)
@@ -43,8 +42,8 @@ def read_sparse(config: Config, *, base: str = "model", head: str = "lm_head") -
         for mixes, picks in zip(routed, indexed, strict=True)
     ]
     tables = stack.rotary(config, config.integer("head_dim"))
-    spec = stack.decoder(config, layers, base=base, head=head, rotary_tables=tables)
-    return msgspec.structs.replace(spec, blocks=(*spec.blocks, *prediction_heads(config, base)))
+    spec = stack.decoder(config, layers, rotary_tables=tables)
+    return msgspec.structs.replace(spec, blocks=(*spec.blocks, *prediction_heads(config)))
 
 
 def sparse_layers(config: Config, layers: int) -> list[bool]:
@@ -121,7 +120,7 @@ def feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed:
     return experts.mixture(hidden, mlp, NAMING), mlp
 
 
-def prediction_heads(config: Config, base: str) -> tuple[Block, ...]:
+def prediction_heads(config: Config) -> tuple[Block, ...]:
     """Multi-token prediction: a sparse layer with a mixture, joined by norms and a projection;
     embedding and head are the model's."""
     heads = config.integer("num_nextn_predict_layers", "num_mtp_modules", default=0, high=64)
@@ -133,7 +132,7 @@ def prediction_heads(config: Config, base: str) -> tuple[Block, ...]:
         for tensor in inner.tensors
     )
     tensors = (*mtp.joints(hidden), *within, *parts.norm("final_layernorm", hidden))
-    return (mtp.block(f"{base}.mtp.layers.{{}}.", tensors, inner, range(heads)),)
+    return (mtp.block("model.mtp.layers.{}.", tensors, inner, range(heads)),)
 
 
 READERS: dict[str, Reader] = dict.fromkeys(

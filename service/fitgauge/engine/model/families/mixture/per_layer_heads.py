@@ -32,21 +32,16 @@ MIMO: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def read_step(config: Config, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
-    """Return the ModelSpec of a Step 3.5 or 3.7 without its vision tower; `base` and `head` are
-    where a multimodal checkpoint keeps it."""
+def read_step(config: Config) -> ModelSpec:
+    """Return the ModelSpec of a Step 3.5 or 3.7 without its vision tower."""
     config = config.with_defaults(STEP)
     count = config.layers()
     ahead = config.integer(*mtp.COUNT, default=0, high=64)
     kinds = layer_kinds(config, count + ahead)
     routed = step_mixtures(config, count)
     layers = [step_layer(config, kind, mixes) for kind, mixes in zip(kinds, routed, strict=False)]
-    spec = stack.decoder(
-        config, layers, base=base, head=head, rotary_tables=step_tables(config, kinds[:count])
-    )
-    heads = (
-        mtp.nextn_heads(config, step_layer(config, kinds[-1], False), base=base) if ahead else ()
-    )
+    spec = stack.decoder(config, layers, rotary_tables=step_tables(config, kinds[:count]))
+    heads = mtp.nextn_heads(config, step_layer(config, kinds[-1], False)) if ahead else ()
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *heads))
 
 

@@ -155,8 +155,9 @@ _NAMES: Mapping[tuple[str, Read], str] = {
     ("offload", _one_of(cpu="optimizer", nvme="nvme")):
         "offload_optimizer.device offload_optimizer_device",
     ("offload", _where_on("cpu")):
-        "fsdp_offload_params offload_params fsdp_cpu_offload enable_cpu_offload offload_policy",
-    ("offload", _where_on("optimizer")): "adam_offload optimizer_cpu_offload",
+        "fsdp_offload_params offload_params fsdp_cpu_offload enable_cpu_offload offload_policy"
+        " param_offload",
+    ("offload", _where_on("optimizer")): "adam_offload optimizer_cpu_offload optimizer_offload",
     ("activation_checkpointing", _one_of(full="full", selective="selective")):
         f"recompute_granularity {_CHECKPOINTING}",
     ("activation_checkpointing", _where_on("full")): _CHECKPOINTING,

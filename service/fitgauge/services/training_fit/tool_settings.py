@@ -53,6 +53,7 @@ _SIGNS: Mapping[tuple[str, str], re.Pattern[str]] = {
     ("trainer", "torchtitan"): re.compile(r"\btorchtitan\b|\brun_train\.sh\b", re.IGNORECASE),
     ("trainer", "litgpt"): re.compile(r"\blitgpt\b", re.IGNORECASE),
     ("trainer", "nemo-automodel"): re.compile(r"\bnemo_automodel\b|\bautomodel \S+\.ya?ml\b"),
+    ("trainer", "nemo"): re.compile(r"\bmegatron\.bridge\b"),
     ("trainer", "verl"): re.compile(r"\bactor_rollout_ref\.|\bverl\.trainer\b"),
     ("trainer", "openrlhf"): re.compile(r"\bopenrlhf\.cli\b"),
     ("framework", "megatron"): re.compile(r"\bpretrain_gpt\.py\b|\bmegatron (?:sft|rlhf|pt)\b"),

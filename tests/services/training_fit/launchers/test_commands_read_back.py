@@ -35,6 +35,8 @@ def questions(trainer: str) -> list[dict[str, object]]:
             "activation_checkpointing": draw.choice([None, "full", "none"]),
             "optimizer": draw.choice([None, "adamw", "adamw_8bit", "sgd"]),
             "precision": draw.choice([None, "bf16", "mixed_bf16"]),
+            "attention": draw.choice([None, None, "sdpa", "flash"]),
+            "offload": draw.choice([None, None, "cpu"]),
             "algorithm": "grpo" if trainer in SAMPLING else None,
         }
         for _ in range(SEVERAL * 3)
@@ -60,7 +62,7 @@ def test_a_command_that_lacks_nothing_reads_back_to_the_same_bytes(questions_ans
     assert held >= SEVERAL or trainer in OF_FEW
 
 
-OF_FEW = ("torchtitan", "litgpt")
+OF_FEW = ("torchtitan", "litgpt", "verl")
 """Tools that refuse most settings of the sample."""
 
 

@@ -89,6 +89,8 @@ def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iter
     """Yield what neither trainer has a flag for."""
     if workload.optimizer not in _OPTIMIZERS:
         yield lacking("optimizer", f"OpenRLHF has no {workload.optimizer}: it steps Adam.")
+    if workload.offload not in ("none", "optimizer"):
+        yield lacking("offload", "OpenRLHF moves the optimizer alone to host memory.")
 
 
 def openrlhf_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:

@@ -1,7 +1,10 @@
 """torchtune: a recipe, the configuration of a model, and what it says otherwise. Source:
 torchtune 0.7, recipes and recipes/configs."""
 
+from collections.abc import Iterator
+
 from fitgauge.engine.model.model import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined
@@ -15,6 +18,7 @@ from fitgauge.services.training_fit.launchers.tool import (
     Change,
     Default,
     Tool,
+    lacking,
 )
 from fitgauge.services.training_fit.launchers.torchtune_file import settings_of, tuned_model
 
@@ -140,6 +144,12 @@ def _targets(model: Model, workload: TrainingWorkload) -> list[str]:
     return target_modules(model.spec, workload)
 
 
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
+    """Yield that the attention is torchtune's own (torchtune/modules/attention_utils.py)."""
+    if workload.attention in ("eager", "flash"):
+        yield lacking("attention", "torchtune attends by PyTorch's sdpa, or by flex attention.")
+
+
 _LARGE = 60e9
 """Parameters from which torchtune's configurations are those of its 70B models."""
 _OUTPUTS = ["q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -159,6 +169,7 @@ TORCHTUNE = Tool(
     run_names=RunNames("overrides", {"epochs": "epochs", "max_steps": "max_steps_per_epoch"}),
     algorithms=frozenset({"sft", "dpo"}),
     supports=torchtune_supports,
+    unsupported=_unsupported,
     placeholders="CONFIG",
     steps_in_backward=True,
     defaults=(

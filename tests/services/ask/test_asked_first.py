@@ -520,3 +520,9 @@ def test_the_longest_text_is_the_longest_context(ask, text):
 def test_copies_that_are_named_by_their_model_share_a_gpu(ask):
     answer = ask("serve 4x llama-3.1-8b copies on one H200?").answer
     assert answer["understood_as"]["gpu_memory_utilization"] == 0.23
+
+
+def test_models_for_a_machine_without_a_gpu_are_files(ask):
+    answer = ask("cpu only, 48gb ram, which model is best")
+    assert {row["engine"] for row in answer.answer["items"]} == {"llama.cpp"}
+    assert answer.missing[0].startswith("gpu: none; the list is of what as much memory holds")

@@ -50,7 +50,6 @@ _CLAUSE = re.compile(r"[,;?!。，、\n]")
 _AROUND = 16
 """Characters around a number that was not understood."""
 
-
 _MOST = 10
 
 

@@ -75,6 +75,7 @@ _NOT_BY_SKILL = (
     " Qwen3-Coder, for whether it fits."
 )
 
+_OF_FILES = next(name for name in DEFAULT_ENGINES if ENGINES[name].reads_gguf)
 _SHORT_LIST = 10
 """Rows of a list: a question in plain words wants few."""
 
@@ -195,9 +196,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             fields["engine"] = instead
         notes.append(f"engine: {sentence} The answer is of {instead or 'the default engine'}.")
     elif engine is None and str(fields.get("kv_cache_dtype", "")).startswith("q"):
-        chosen = next(name for name in DEFAULT_ENGINES if ENGINES[name].reads_gguf)
-        fields["engine"] = chosen
-        notes.append(f"engine: a KV cache in such a format is {chosen}'s; the answer is of it.")
+        fields["engine"] = _OF_FILES
+        notes.append(f"engine: a KV cache in such a format is {_OF_FILES}'s; the answer is of it.")
     if reading.operation in _REMARKED:
         notes += remarks(
             reading.text,
@@ -278,6 +278,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             for name in _OF_SERVING
             if training and fields.pop(name, None) is not None
         ]
+        if engine is None and is_about(reading.text, "no gpu"):
+            fields["engine"] = _OF_FILES  # which runs on CPUs, too
         if is_about(reading.text, "coding"):
             notes.append(_NOT_BY_SKILL)
         fields |= {

@@ -361,3 +361,24 @@ def test_an_engine_of_macs_alone_is_recommended_macs(recommend):
     assert answer.understood_as["include"] == "all"
     assert {item.gpu.name.split()[0] for item in answer.items} == {"Apple"}
     assert "include" not in recommend(engine="vllm").understood_as
+
+
+def test_kinds_choose_the_gpus(recommend):
+    names = {item.gpu.name for item in recommend(kinds="consumer, Blackwell", limit=50).items}
+    assert names
+    assert all(name.startswith("RTX 50") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"kinds": "quantum"}, "unknown-value"),
+        ({"kinds": "jetson", "vendors": "AMD"}, "no-option"),
+        ({"kinds": "consumer", "gpus": "RTX 4090"}, "conflicting-fields"),
+        ({"kinds": ","}, "invalid-value"),
+    ],
+)
+def test_kinds_that_leave_nothing_are_refused(recommend, fields, code):
+    with pytest.raises(InvalidRequestError) as refused:
+        recommend(**fields)
+    assert (refused.value.field, refused.value.code) == ("kinds", code)

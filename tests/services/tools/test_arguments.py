@@ -218,7 +218,7 @@ def test_an_object_of_a_gpu_holds_its_name_count_and_memory():
     sent = {"name": "A100", "count": 8, "memory_gb": 80, "architecture": "Ampere"}
     read = parse(TOOLS["check_fit"], {"model": "7b", "gpu": sent})
     assert read.fields == {"model": "7b", "gpu": "A100 80GB", "gpu_count": 8}
-    assert read.notes == ["ignored gpu_architecture: no such parameter"]
+    assert read.notes == ["ignored gpu_architecture: no effect here"]
     assert fields("compare_fit", models="7b", gpus=[{"name": "L40S", "count": 2}, "H100"]) == {
         "models": "7b",
         "gpus": "L40S x2, H100",

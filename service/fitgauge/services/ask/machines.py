@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
+from fitgauge.catalog.gpu_kinds import kinds_in
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.instances import CLOUD_NAMES
 from fitgauge.engine.quantity import GIB
@@ -250,6 +251,24 @@ _AGAINST = re.compile(
     re.IGNORECASE,
 )
 """What stands before a vendor that is not meant."""
+
+
+_POWER = re.compile(
+    r"\b(?:under|below|less than|at most|max(?:imum)?|up to|within|unter|höchstens|menos de"
+    r"|moins de)\s+(\d{2,5}) ?w(?:atts?)?\b",
+    re.IGNORECASE,
+)
+
+
+def choice_in(text: str) -> dict[str, object]:
+    """Return what a text says of the GPUs to choose from, by the fields of a recommendation."""
+    power = _POWER.search(text)
+    constraints: dict[str, object] = {
+        "vendors": vendors_in(text),
+        "kinds": kinds_in(text),
+        "max_watts": int(power[1]) if power else None,
+    }
+    return {field: value for field, value in constraints.items() if value}
 
 
 def vendors_in(text: str) -> list[str]:

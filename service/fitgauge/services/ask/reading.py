@@ -12,7 +12,7 @@ from fitgauge.services.ask.commands import Pasted, as_read, pasted_command
 from fitgauge.services.ask.facts import Fact, leftovers, of_last_turns
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
-from fitgauge.services.ask.machines import unnamed_mac, vendors_in
+from fitgauge.services.ask.machines import choice_in, unnamed_mac
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.scan import Token
@@ -147,7 +147,7 @@ class _Choice:
         }
         clouds = machines.clouds_in(self._plain, self._gpus.clouds)
         named = [self._gpus.find(one) for one in (names or ([gpu] if gpu else []))]
-        vendors = [] if named else vendors_in(self._plain)
+        choice = {} if named else choice_in(self._plain)
         if named and (left_out := unnamed_mac(self._plain, named)):
             notes.append(left_out)
         counted_each = any(re.match(r"\d+x ", name) for name in names)
@@ -156,7 +156,7 @@ class _Choice:
             "trainer": settings.get("trainer"),
             "several": models or any(on_a_par.values()),
             "gpus on a par": len(names) > 1,
-            "hardware": gpu or names or (count and not vendors),
+            "hardware": gpu or names or (count and not choice),
             "model": model or models,
             "sizes alone": len({one.value for one in self._of("size")}) > 1
             and not self._of("model"),
@@ -164,7 +164,7 @@ class _Choice:
             "settings": settings,
             "formatted": "quantization" in settings or " + " in str(gpu),
             "largest of a family": topics.wants_largest(self._text, model),
-            "of some": "max_usd_per_hour" in settings or clouds or vendors,
+            "of some": "max_usd_per_hour" in settings or clouds or choice,
             "terse": terse,
             "step stated": {"sequence_length", "micro_batch_size"} <= settings.keys(),
             "fastest": is_about(self._plain, "fastest", "rate") and not counted_each,
@@ -224,7 +224,7 @@ class _Choice:
                 "gpus": names or None,
                 "gpu_count": count,
                 "clouds": (operation == "recommend_gpus" and clouds) or None,
-                "vendors": (operation == "recommend_gpus" and vendors) or None,
+                **(choice if operation == "recommend_gpus" else {}),
                 **settings,
             },
             Understood,

@@ -229,21 +229,20 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     if reading.operation == "recommend_gpus":
         if fields.get("methods"):
             fields.pop("method", None)  # it answers each
-        vendors = fields.get("vendors")
+        of_some = any(fields.get(name) for name in ("vendors", "kinds", "max_watts"))
         objective = _objective(reading.text, rented=bool(fields.get("clouds")))
-        if objective is None and vendors:
+        if objective is None and of_some:
             objective = "smallest"  # a card to have
         is_published = is_about(reading.text, "as published") and not training
         several = objective == "fastest" and len(fields.get("gpus") or ()) > 1
+        most = fields.get("gpu_count") or (1 if several else None)
         fields |= {
             "task": "training" if training else "serving",
             "framework": fields.get("framework") or fields.get("trainer"),
             "gpus": _gpus(
                 {**fields, "gpu_count": None} if is_about(reading.text, "nodes") else fields
             ),
-            "max_gpu_count": (
-                fields.get("gpu_count") or 1 if several else vendors and fields.get("gpu_count")
-            ),
+            "max_gpu_count": most if several or of_some else None,
             "limit": _SHORT_LIST,
             "objective": objective,
             "no_quantization": (is_published and fields.get("quantization") is None) or None,

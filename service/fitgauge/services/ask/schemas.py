@@ -59,6 +59,8 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     concurrency: Annotated[int | None, doc("Requests at once.")] = None
     clouds: Annotated[list[str] | None, doc("Clouds that the GPUs are rented from.")] = None
     vendors: Annotated[list[str] | None, doc("Vendors whose GPUs are meant.")] = None
+    kinds: Annotated[list[str] | None, doc("Kinds of GPUs that are meant.")] = None
+    max_watts: Annotated[int | None, doc("The most power they draw.")] = None
     prefill_gpu: Annotated[str | None, doc("Disaggregated serving: what computes prompts.")] = None
     decode_gpu: Annotated[str | None, doc("Disaggregated serving: what writes the answers.")] = None
     engine: Annotated[str | None, doc("Serving engine.")] = None

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import get_args
 
 from fitgauge.catalog.catalog import Catalog
+from fitgauge.catalog.gpu_kinds import is_of, kind_named, kind_names
 from fitgauge.catalog.quality import recovery
 from fitgauge.engine.accelerator import Accelerator, Availability, most_gpus
 from fitgauge.engine.model.model import Model
@@ -23,7 +24,7 @@ from fitgauge.services.recommend.gpu_options import GpuLimit, Plan
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.search import MOST_GPUS, weight_bits
 
-_KINDS: tuple[Availability, ...] = get_args(Availability)
+_AVAILABILITIES: tuple[Availability, ...] = get_args(Availability)
 
 EVERY_KIND = "all"
 
@@ -55,7 +56,7 @@ def gpu_limits(request: RecommendRequest, catalog: Catalog, costs: Costs) -> lis
 def _check_lists(request: RecommendRequest, *, names_gpus: bool) -> None:
     """Raise InvalidRequestError for an empty list, and for owned GPUs that are rented or that
     `gpus` does not name."""
-    for field in ("gpus", "vendors", "clouds"):
+    for field in ("gpus", "vendors", "kinds", "clouds"):
         if getattr(request, field) and not parsing.split_list(getattr(request, field)):
             raise InvalidRequestError(
                 f"`{field}` is empty.",
@@ -69,6 +70,13 @@ def _check_lists(request: RecommendRequest, *, names_gpus: bool) -> None:
             hint="Send `gpus`, with counts: 2x L40S.",
             field="owned",
             code="missing-field",
+        )
+    if request.kinds and names_gpus:
+        raise InvalidRequestError(
+            "`kinds` and `gpus` exclude each other: `gpus` names the GPUs.",
+            hint="Leave one of them out.",
+            field="kinds",
+            code="conflicting-fields",
         )
     if request.owned and request.clouds:
         raise InvalidRequestError(
@@ -133,12 +141,40 @@ def _within_quotas(allowed: Sequence[GpuLimit], catalog: Catalog) -> Sequence[Gp
 
 
 def _available(request: RecommendRequest, catalog: Catalog) -> Sequence[Accelerator]:
-    """Return the GPUs that are sold or rented today, and those of the kinds to include; of
-    vendors that sell none, all. Raise InvalidRequestError for an unknown kind."""
-    kinds = {"sold", *_included(parsing.split_list(request.include))}
+    """Return the GPUs that are sold or rented today, and those to include; of vendors and kinds
+    that are not sold, all. Raise InvalidRequestError for an unknown name, and where none is
+    left."""
+    availabilities = {"sold", *_included(parsing.split_list(request.include))}
     vendors = _vendors(parsing.split_list(request.vendors), catalog.all())
-    every = [one for one in catalog.all() if not vendors or one.vendor.lower() in vendors]
-    return [one for one in every if one.availability in kinds] or every
+    kinds = _kinds(parsing.split_list(request.kinds))
+    every = [
+        one
+        for one in catalog.all()
+        if (not vendors or one.vendor.lower() in vendors) and is_of(one, kinds)
+    ]
+    if not every:
+        raise InvalidRequestError(
+            f"No GPU of the catalog is of these kinds and vendors: {', '.join(kinds)}.",
+            hint="Leave out `kinds`, or send fewer.",
+            field="kinds",
+            code="no-option",
+        )
+    return [one for one in every if one.availability in availabilities] or every
+
+
+def _kinds(names: Sequence[str]) -> list[str]:
+    """Return kinds by their names. Raise InvalidRequestError for an unknown one."""
+    kinds = {text: kind_named(text) for text in names}
+    unknown = next((text for text, kind in kinds.items() if kind is None), None)
+    if unknown is not None:
+        raise InvalidRequestError(
+            f"Unknown kind of GPU {unknown[:40]!r}.",
+            hint=f"Use {', '.join(kind_names())}.",
+            matches=tuple(get_close_matches(unknown.lower(), kind_names(), n=3)),
+            field="kinds",
+            code="unknown-value",
+        )
+    return [kind for kind in kinds.values() if kind is not None]
 
 
 def _included(names: Sequence[str]) -> set[Availability]:
@@ -146,15 +182,19 @@ def _included(names: Sequence[str]) -> set[Availability]:
     included: set[Availability] = set()
     for text in names:
         word = text.strip().lower()
-        if word != EVERY_KIND and word not in _KINDS:
+        if word != EVERY_KIND and word not in _AVAILABILITIES:
             raise InvalidRequestError(
-                f"Unknown kind of GPU {text[:40]!r}.",
-                hint=f"Use {', '.join(_KINDS)} or {EVERY_KIND}.",
-                matches=tuple(get_close_matches(word, _KINDS, n=3)),
+                f"Unknown word of `include`: {text[:40]!r}.",
+                hint=f"Use {', '.join(_AVAILABILITIES)} or {EVERY_KIND}.",
+                matches=tuple(get_close_matches(word, _AVAILABILITIES, n=3)),
                 field="include",
                 code="unknown-value",
             )
-        included |= set(_KINDS) if word == EVERY_KIND else {kind for kind in _KINDS if kind == word}
+        included |= (
+            set(_AVAILABILITIES)
+            if word == EVERY_KIND
+            else {kind for kind in _AVAILABILITIES if kind == word}
+        )
     return included
 
 

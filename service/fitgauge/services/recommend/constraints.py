@@ -31,6 +31,7 @@ _CONSTRAINTS = (
         "engine",
         "clouds",
         "gpus",
+        "kinds",
         "vendors",
     ),
 )

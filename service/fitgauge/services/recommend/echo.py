@@ -61,7 +61,7 @@ def global_batch_size(request: RecommendRequest) -> int:
 
 _OF_BOTH = ("detail", "owned", "max_usd_per_hour", "max_watts", "gpus_per_node", "max_nodes")
 """Fields of either task that are echoed where they are sent."""
-_LISTS = ("vendors", "gpus", "clouds", "include")
+_LISTS = ("vendors", "kinds", "gpus", "clouds", "include")
 
 
 def _sent(request: RecommendRequest, of_task: Iterable[str], filled: Container[str]) -> Fields:

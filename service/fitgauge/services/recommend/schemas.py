@@ -73,6 +73,14 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     vendors: Annotated[
         Names | None, doc("Only GPUs of these vendors, comma-separated.", examples=["NVIDIA, AMD"])
     ] = None
+    kinds: Annotated[
+        Names | None,
+        doc(
+            "Only GPUs of these kinds, comma-separated: consumer, workstation, server, laptop; a"
+            " generation such as Blackwell, a series such as RTX 50.",
+            examples=["consumer"],
+        ),
+    ] = None
     gpus: Annotated[
         Names | None,
         doc(

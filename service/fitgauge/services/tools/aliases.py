@@ -168,6 +168,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ("price_per_gpu_hour",): "gpu_price price_per_hour cost_per_gpu_hour",
     ("clouds",): "cloud provider providers cloud_provider",
     ("vendors",): "vendor gpu_vendor",
+    ("kinds",): "kind gpu_kind gpu_kinds gpu_class gpu_series gpu_generation gpu_architecture",
     ("objective",): "sort_by optimize_for priority goal prefer sort order_by",
     ("task",): "use_case usecase workload purpose type task_type",
     ("search",): "query name family filter model_family keyword",

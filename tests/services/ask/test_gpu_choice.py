@@ -30,6 +30,24 @@ def test_a_vendor_limits_what_is_recommended(ask, text, vendors):
 
 
 @pytest.mark.parametrize(
+    ("text", "field", "value"),
+    [
+        ("which consumer gpu for qwen3 32b", "kinds", ["consumer"]),
+        ("which rtx 50 series card do I need for qwen3 14b", "kinds", ["rtx 50"]),
+        ("which laptop gpu can run qwen3 8b", "kinds", ["laptop"]),
+        ("hopper or ampere for llama 3.1 8b?", "kinds", ["hopper", "ampere"]),
+        ("smallest GPU under 200W for llama 3.1 8b", "max_watts", 200),
+    ],
+)
+def test_a_kind_and_a_power_limit_what_is_recommended(ask, text, field, value):
+    answer = ask(text)
+    assert answer.operation == "recommend_gpus"
+    assert getattr(answer.understood, field) == value
+    assert answer.answer["understood_as"]["objective"] == "smallest"
+    assert answer.missing == []
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "I have no nvidia card, just a ryzen amd cpu, can I run qwen3 8b",

@@ -137,7 +137,7 @@ _NAMES: Mapping[tuple[str, Read], str] = {
     ("optimizer_implementation", _one_of(true="fused", false="foreach")): "optimizer.fused",
     ("optimizer_implementation", _implementation): "optim optimizer",
     ("optimizer_in_backward", _where_on(True)): "optimizer_in_bwd",
-    ("zero_stage", _whole): "zero_optimization.stage zero_stage",
+    ("zero_stage", _whole): "zero_optimization.stage ds.zero_stage zero_stage",
     ("zero_stage", _stage): "deepspeed deepspeed_config deepspeed_config_file",
     ("offload", _offload): "deepspeed deepspeed_config deepspeed_config_file",
     ("zero_stage", _one_of(true=3, always=3, false=2, never=2)):

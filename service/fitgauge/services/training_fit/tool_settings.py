@@ -60,6 +60,9 @@ _SIGNS: Mapping[tuple[str, str], re.Pattern[str]] = {
     ("trainer", "trl"): re.compile(r"\btrl\.scripts\.|\btrl (?:sft|dpo|kto|grpo|reward)\b"),
     ("method", "lora"): re.compile(rf"\blora{_RECIPE}|\bLoraConfig\(|\bget_peft_model\("),
     ("method", "full"): re.compile(rf"\bfull{_RECIPE}|\bpretrain_gpt\.py\b"),
+    ("activation_checkpointing", "none"): re.compile(
+        r"\bopenrlhf\.cli\b(?!.*gradient_checkpointing)", re.DOTALL
+    ),
     ("offload", "optimizer"): re.compile(r"\boffload_optimizer\b(?![^\n]{0,30}\bnone\b)"),
 }
 """What only a tool's own text has, the most telling first."""

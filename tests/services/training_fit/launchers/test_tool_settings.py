@@ -90,6 +90,13 @@ PASTED = [
             "lora_targets": ["q_proj", "k_proj", "v_proj", "o_proj"], "framework": "megatron",
         },
     ),
+    (
+        "python3 -m openrlhf.cli.train_ppo_ray --train.micro_batch_size 2 --ds.zero_stage 3",
+        {
+            "micro_batch_size": 2, "zero_stage": 3, "framework": "deepspeed",
+            "trainer": "openrlhf", "activation_checkpointing": "none",
+        },
+    ),
     ("per_device_eval_batch_size 8, lora_r 32", {"eval_batch_size": 8, "lora_rank": 32}),
     ("How much does LoRA of a 7B need? My stage: 2, the optimizer: I do not know.", {}),
 ]  # fmt: skip

@@ -11,7 +11,7 @@ import msgspec
 
 from fitgauge.engine.model import bounds
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import dense, eagle, encoder, mixture, recurrent
+from fitgauge.engine.model.families import beam, dense, eagle, encoder, mixture, recurrent
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.dropout import stated_rates
 from fitgauge.engine.model.families.fallback import read_fallback
@@ -24,6 +24,7 @@ from fitgauge.engine.quantization.published import published
 READERS: dict[str, Reader] = {
     **dense.READERS,
     **mixture.READERS,
+    **beam.READERS,
     **recurrent.READERS,
     **encoder.READERS,
     **vision.READERS,

@@ -258,7 +258,7 @@ _FLAGS: dict[str, str] = {
         qwen3_moe qwen3_next qwen3_omni_moe qwen3_vl_moe rnj1 stablelm
     """,
     "router_in_f32": """
-        afmoe ernie4_5_moe glm4_moe glm4_moe_lite glm4v_moe hy_v3 param2moe step3p5 step3p7
+        afmoe beam ernie4_5_moe glm4_moe glm4_moe_lite glm4v_moe hy_v3 param2moe step3p5 step3p7
     """,
     "unquantized_projector": """
         aria cohere2_vision internvl_chat kimi_k25 llava_next_video llava_onevision paddleocr_vl

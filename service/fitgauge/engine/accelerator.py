@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.engine.unsupported import UnsupportedError
 
 Availability = Literal["sold", "laptop", "integrated", "slice", "modified", "announced", "retired"]
 """How a GPU is had: sold or rented today as a board or in a server; part of a laptop; on one chip
@@ -179,6 +180,18 @@ def most_gpus(accelerator: Accelerator, count: int) -> int:
     considerations"."""
     alone = accelerator.unified_memory and accelerator.node_size is None
     return 1 if alone or accelerator.availability in ("slice", "laptop") else count
+
+
+def slices_refusal(accelerator: Accelerator, gpus: int) -> UnsupportedError | None:
+    """Return why several slices of a GPU run nothing together; None for any other GPUs."""
+    if accelerator.availability != "slice" or most_gpus(accelerator, gpus) == gpus:
+        return None
+    return UnsupportedError(
+        "gpu_count",
+        f"A process sees one slice of a GPU only, so {gpus} of them run {gpus} copies, not one over"
+        " all.",
+        ({"gpu_count": (1,)},),
+    )
 
 
 def custom(

@@ -1,7 +1,7 @@
 """Whether an engine runs these weights on this accelerator, and the nearest thing that works
 where it does not. The tables are in the rows of the engines (`engine.Engine`)."""
 
-from fitgauge.engine.accelerator import Accelerator, most_gpus
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.formats import GGUF_BLOCKS, GGUF_FILE_BITS
@@ -48,18 +48,6 @@ def _half_refusal(workload: Workload) -> UnsupportedError | None:
         "disaggregation",
         f"One half of disaggregated serving is not estimated for {engine}.",
         ({"engine": others}, {"disaggregation": (None,)}),
-    )
-
-
-def slices_refusal(accelerator: Accelerator, gpus: int) -> UnsupportedError | None:
-    """Return why several slices of a GPU (MIG) serve no one model; None for any other GPUs."""
-    if accelerator.availability != "slice" or most_gpus(accelerator, gpus) == gpus:
-        return None
-    return UnsupportedError(
-        "gpu_count",
-        f"A process sees one slice of a GPU only, so {gpus} of them hold {gpus} copies of a model,"
-        " not parts of one.",
-        ({"gpu_count": (1,)},),
     )
 
 

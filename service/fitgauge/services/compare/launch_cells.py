@@ -4,9 +4,9 @@ runs one model in one format on so many GPUs of a kind."""
 from msgspec import structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import Accelerator, slices_refusal
 from fitgauge.engine.model.model import Model
-from fitgauge.engine.serving.support import context_refusal, slices_refusal
+from fitgauge.engine.serving.support import context_refusal
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import InvalidRequestError

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field, structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import Accelerator, slices_refusal
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB, NOTHING, Bytes, gib
@@ -13,7 +13,7 @@ from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.fit import Verdict, fit_probability, starting_probability, verdict
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.support import context_refusal, refusal, slices_refusal
+from fitgauge.engine.serving.support import context_refusal, refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common.fit_schemas import LimitedBy

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import Accelerator, slices_refusal
 from fitgauge.engine.quantization.requested import BITSANDBYTES, canonical_name
 from fitgauge.engine.training.parallel.zero_rules import EIGHT_BIT
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
@@ -30,6 +30,8 @@ _TITLES: Mapping[Framework, str] = {
 def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> UnsupportedError | None:
     """Return why this GPU cannot run it, and what to use instead; None where it can, or where that
     is unknown."""
+    if (apart := slices_refusal(accelerator, workload.gpus)) is not None:
+        return apart
     formats = accelerator.formats
     if not runs_on(workload.framework, accelerator):
         return _unsupported(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
+from fitgauge.engine.accelerator import slices_refusal
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving.fit import verdict
@@ -18,7 +19,7 @@ from fitgauge.engine.training.search.plans import Holds, Plan, search
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.long_questions import Checkpoint
-from fitgauge.services.common.unsupported import hint
+from fitgauge.services.common.unsupported import hint, to_send
 from fitgauge.services.training_fit.degree_candidates import whole_nodes
 from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.launchers.registry import defaults_note
@@ -80,10 +81,16 @@ class MethodSearch:
             splits_sequences=splits_sequences(request, self._base),
             splits_layers=splits_layers(request, self._base),
         )
-        refused = refusal(started(request, self._base), self._accelerator)
+        refused = slices_refusal(self._accelerator, choices.counts[0]) or refusal(
+            started(request, self._base), self._accelerator
+        )
         if refused is not None:
             raise InvalidRequestError(
-                refused.reason, hint=hint(refused), field=refused.parameter, code="unsupported"
+                refused.reason,
+                hint=hint(refused),
+                field=refused.parameter,
+                code="unsupported",
+                send=to_send(refused),
             )
         self._floors = Floors(model.spec, self._bases, profile)
         self._looked_at: set[int] = set()

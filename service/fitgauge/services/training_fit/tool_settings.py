@@ -19,6 +19,8 @@ _PAIR = re.compile(
     r"|(?P<spoken>[a-z]+_\w{1,60}+)[ \t]+(?P<number>\d+(?:\.\d+)?)\b)"
 )
 _COMMENT = re.compile(r"(?:(?<=\s)|^)#(?: .*)?$", re.MULTILINE)
+_DEEPEST = 80
+"""Spaces before a setting of YAML: a longer line is not searched for its begin."""
 _OPENED = re.compile(r"[{}]")
 _BLOCK_LIST = re.compile(
     r"^([ \t]*[\w.-]{1,80}+:)[ \t]*((?:\n[ \t]*-[ \t]+[\w.-]{1,80}+[ \t]*$)+)", re.MULTILINE
@@ -61,7 +63,7 @@ _SIGNS: Mapping[tuple[str, str], re.Pattern[str]] = {
     ("method", "lora"): re.compile(rf"\blora{_RECIPE}|\bLoraConfig\(|\bget_peft_model\("),
     ("method", "full"): re.compile(rf"\bfull{_RECIPE}|\bpretrain_gpt\.py\b"),
     ("activation_checkpointing", "none"): re.compile(
-        r"\bopenrlhf\.cli\b(?!.*gradient_checkpointing)", re.DOTALL
+        r"\A(?!.*gradient_checkpointing).*?\bopenrlhf\.cli\b", re.DOTALL
     ),
     ("offload", "optimizer"): re.compile(r"\boffload_optimizer\b(?![^\n]{0,30}\bnone\b)"),
 }
@@ -146,5 +148,7 @@ def _settings(text: str) -> Iterator[_Setting]:
 
 def _column(text: str, place: int) -> int | None:
     """Return the indent of what begins at a place; None where it begins no line."""
-    line = text.rfind("\n", 0, place) + 1
-    return place - line if not text[line:place].strip() else None
+    before = text[max(0, place - _DEEPEST) : place]
+    indent = before.rpartition("\n")[2]
+    ends_here = "\n" in before or place <= _DEEPEST
+    return len(indent) if ends_here and not indent.strip() else None

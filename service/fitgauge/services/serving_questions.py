@@ -218,6 +218,9 @@ class ServingQuestions:
         dependencies = CacheDependencies(catalog, request.model)
         model = await self._models.find(request.model)
         filled = await self._with_draft_id(with_named_format(request, model))
+        implied = engine_of_options(filled)
+        if implied is not None:
+            filled = structs.replace(filled, engine=implied.value)
         if filled.draft_model:
             model = await self._drafted(model, filled, filled.draft_model)
         answer = await self._long.run(
@@ -225,6 +228,8 @@ class ServingQuestions:
                 filled, model, lambda: recommender.smallest(filled, model, checkpoint)
             )
         )
+        if implied is not None:
+            answer.assumed = [implied, *answer.assumed]
         answer.read_as = [*model_readings(model, lambda _: None, answer.verdict), *answer.read_as]
         return dependencies._replace(model=model), answer
 

@@ -1,8 +1,11 @@
 """A question without a GPU is answered with what the model needs, and the GPUs that hold it."""
 
+import asyncio
+
 import pytest
 
 from fitgauge.engine.quantity import GIB
+from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.fit.needs import _OF_A_GPU
 
 MODEL = "Qwen/Qwen3-32B"
@@ -108,6 +111,32 @@ def test_what_only_macs_run_names_macs(check_fit):
     answer = check_fit(model=MODEL, engine="mlx", settings="auto")
     assert {one.gpu.split()[0] for one in answer.smallest} == {"Apple"}
     assert {one.usd_per_hour for one in answer.smallest} == {None}
+    assert answer.smallest[0].reasons[0] == "fewest"
+    assert not any("cheapest" in one.reasons for one in answer.smallest)
+
+
+@pytest.mark.parametrize(
+    ("fields", "engine", "why"),
+    [
+        ({"n_cpu_moe": 20}, "llama.cpp", "n_cpu_moe"),
+        ({"n_gpu_layers": 20}, "llama.cpp", "n_gpu_layers"),
+        ({"kv_cache_dtype": "q8_0"}, "llama.cpp", "a KV cache in q8_0"),
+        ({"gpu": "RTX 4090", "kv_cache_dtype": "q8_0"}, "llama.cpp", "a KV cache in q8_0"),
+    ],
+)
+def test_options_of_one_engine_imply_it_with_and_without_a_gpu(questions, fields, engine, why):
+    request = FitRequest(model="Qwen/Qwen3-30B-A3B", **fields)
+    answer = asyncio.run(questions.check_fit(request))[1]
+    assert answer.understood_as["engine"] == engine
+    assert f"assuming {engine}, because it has {why}" in answer.assumed[0].message
+
+
+def test_what_lies_in_host_memory_is_named_and_no_gpus_are_searched_for_the_rest(questions):
+    request = FitRequest(model="Qwen/Qwen3-30B-A3B", n_cpu_moe=20)
+    answer = asyncio.run(questions.check_fit(request))[1]
+    assert answer.host_memory.total_bytes > 6 * GIB
+    assert answer.smallest == []
+    assert f"{answer.host_memory.total_bytes / GIB:.2f} GiB of host memory" in answer.summary
 
 
 def test_a_context_that_the_model_cannot_read_is_unsupported(check_fit):

@@ -195,9 +195,6 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         if instead:
             fields["engine"] = instead
         notes.append(f"engine: {sentence} The answer is of {instead or 'the default engine'}.")
-    elif engine is None and str(fields.get("kv_cache_dtype", "")).startswith("q"):
-        fields["engine"] = _OF_FILES
-        notes.append(f"engine: a KV cache in such a format is {_OF_FILES}'s; the answer is of it.")
     if reading.operation in _REMARKED:
         notes += remarks(
             reading.text,

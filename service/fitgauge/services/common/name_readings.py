@@ -11,7 +11,9 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantization.requested import is_gguf_format
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, preferred
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError, UnknownAcceleratorError
+from fitgauge.services.common import parsing
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.schemas import Assumption, FitRequest
 
@@ -78,17 +80,22 @@ def engine_of_format(request: FitRequest, gpu: GpuMatch) -> Assumption | None:
 
 
 def engine_of_options(request: FitRequest) -> Assumption | None:
-    """Return the first engine that has the options which are sent, where none is sent and the usual
-    one lacks one of them; None elsewhere."""
+    """Return the first engine that has the options and the KV cache which are sent, where none is
+    sent and the usual one lacks one of them; None elsewhere."""
     if request.engine is not None or request.engine_version is not None:
         return None
     every = sorted(frozenset().union(*(row.options for row in ENGINES.values())))
     sent = [name for name in every if getattr(request, name) is not None]
-    lacking = [name for name in sent if name not in ENGINES[DEFAULT_ENGINES[0]].options]
-    if not lacking:
-        return None
-    having = (name for name in preferred() if ENGINES[name].options.issuperset(sent))
-    if (engine := next(having, None)) is None:
+
+    def lacks(engine: EngineName) -> list[str]:
+        names = [name for name in sent if name not in ENGINES[engine].options]
+        if not parsing.takes_cache(request.kv_cache_dtype, engine):
+            names.append(f"a KV cache in {request.kv_cache_dtype}")
+        return names
+
+    lacking = lacks(DEFAULT_ENGINES[0])
+    engine = next((name for name in preferred() if not lacks(name)), None)
+    if not lacking or engine is None:
         return None
     why = f"it has {' and '.join(lacking)}"
     return Assumption("engine", engine, f"`engine` not set: assuming {engine}, because {why}.")

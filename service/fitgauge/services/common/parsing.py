@@ -148,6 +148,15 @@ _CACHES_IN_SHORT = {"int4": "int4_per_token_head", "turboquant": "turboquant_4bi
 """The flag of the commonest of several formats by what people call all of them."""
 
 
+def takes_cache(text: str | None, engine: EngineName) -> bool:
+    """Return whether an engine supports this dtype of the cache."""
+    try:
+        kv_cache_dtype(text, engine)
+    except InvalidRequestError:
+        return False
+    return True
+
+
 def kv_cache_dtype(text: str | None, engine: EngineName) -> str:
     """Return the canonical dtype of the cache, or `auto`: the engine's default.
 

@@ -16,6 +16,7 @@ from fitgauge.services.common.any_gpu import ANY_GPU
 from fitgauge.services.common.assumptions import model_notes
 from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.positions import scaling_notes
 from fitgauge.services.common.readings import size_readings
@@ -64,9 +65,10 @@ def needs_answer(
     first = estimator.check(estimator.ask(alone, model, ANY_GPU))
     main = _main(first, alone, model, estimator)
     needs = [] if main.refused else list(_needs(request, main, estimator))
+    host = None if main.refused else estimator.host_memory(main)
     held = [
         structs.replace(one, name=needs[0].name) if one.name == parsing.AS_PUBLISHED else one
-        for one in (smallest() if needs else ())
+        for one in (smallest() if needs and host is None else ())
     ]
     understood = understood_as(main)
     sent = {name for name in request.__struct_fields__ if getattr(request, name) is not None}
@@ -75,7 +77,7 @@ def needs_answer(
         summary=(
             f"{model.id} is unsupported: {sentence(main.refused)}"
             if main.refused
-            else _summary(main, needs, held)
+            else _summary(main, needs, held, host)
         ),
         fit_probability=None,
         model=responses.model_answer(model),
@@ -83,7 +85,7 @@ def needs_answer(
         per_gpu=None,
         terms=None,
         limits=None,
-        host_memory=None,
+        host_memory=host,
         suggestions=[],
         warnings=[
             *model_notes(model),
@@ -212,15 +214,23 @@ def _name(checked: FitEstimate, quantization: str | None) -> str:
 
 
 def _summary(
-    main: FitEstimate, needs: Sequence[MemoryNeed], smallest: Sequence[SmallestGpus]
+    main: FitEstimate,
+    needs: Sequence[MemoryNeed],
+    smallest: Sequence[SmallestGpus],
+    host: HostMemory | None,
 ) -> str:
-    """Return the needs in one sentence and the GPUs in another."""
+    """Return the needs in one sentence, and in another the GPUs or, where a part lies in host
+    memory, for which GPUs are not searched, that memory."""
     workload = main.workload
     load = responses.load_in_words(workload.concurrency, workload.context_length)
     cache = needs[0].kv_cache_bytes
     held = f"; {cache / GIB:.1f} GiB of it is KV cache" if cache else ""
     sizes = sizes_in_words(needs, _in)
-    return f"{main.query.model.id} needs {sizes} for {load}{held}.{gpus_in_words(smallest, _in)}"
+    more = gpus_in_words(smallest, _in)
+    if host is not None:
+        form = _name(main, main.query.request.quantization)
+        more = f" {_in(form).capitalize()} i{responses.host_in_words(host)[1:]}"
+    return f"{main.query.model.id} needs {sizes} for {load}{held}.{more}"
 
 
 def _in(name: str) -> str:

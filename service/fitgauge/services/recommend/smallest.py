@@ -49,7 +49,13 @@ def smallest_options(front: Sequence[Option]) -> list[tuple[Option, list[Reason]
         fewer: list[Reason] = [reason for reason in reasons if reason != "fastest"]
         if fewer and all(option is not other for other, _ in chosen):
             chosen.append((option, fewer))
-    return chosen
+    return [(option, named) for option, reasons in chosen if (named := _of_known(option, reasons))]
+
+
+def _of_known(option: Option, reasons: list[Reason]) -> list[Reason]:
+    """Return the reasons of an option without its price where that is unknown."""
+    is_priced = isfinite(option.criteria[4])
+    return [reason for reason in reasons if is_priced or reason != "cheapest"]
 
 
 def smallest_gpus(
@@ -75,7 +81,9 @@ def _gpus(option: Option) -> int:
 
 
 def _price(option: Option) -> tuple[float, ...]:
-    return (option.criteria[4], option.criteria[2])
+    """By price, at one price the fastest first; without a price the smallest."""
+    _, size, slowness, _, price = option.criteria
+    return (price, slowness) if isfinite(price) else (price, size)
 
 
 def _slowness(option: Option) -> tuple[float, ...]:

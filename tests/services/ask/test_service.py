@@ -46,6 +46,13 @@ def test_formats_of_a_cache_are_read_by_their_family(ask, words, cache):
     assert answer["understood_as"]["kv_cache_dtype"] == cache
 
 
+@pytest.mark.parametrize("words", ["6bit mlx", "mlx q6", "6-bit MLX"])
+def test_bits_of_an_engine_with_formats_of_its_own_are_those(ask, words):
+    answer = ask(f"qwen3 32b {words} on m4 max 64gb").answer
+    assert answer["verdict"] == "fits"
+    assert answer["understood_as"]["quantization"] == "int6"
+
+
 def test_a_question_about_gpus_for_training_recommends_for_training(ask, questions):
     answer = ask("How many A100 80GB do I need to fine-tune a 7b with LoRA?")
     request = RecommendRequest(

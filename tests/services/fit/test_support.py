@@ -228,3 +228,12 @@ def test_where_the_engine_that_is_named_instead_does_not_run_it_either_what_does
     answer = check_fit(model="openai/whisper-large-v3", gpu="GTX 1060 6GB", engine="vllm")
     assert answer.summary.endswith("has 6.1. To run it, serve it with transformers.")
     assert answer.suggestions[0].request == {"engine": "transformers"}
+
+
+@pytest.mark.parametrize("bits", [2, 3, 5, 6])
+def test_integers_of_unusual_width_are_read_by_mlx_and_as_files_alone(check_fit, bits):
+    asked = {"model": "Qwen/Qwen3-14B", "quantization": f"{bits}bit", "settings": "defaults"}
+    for engine in ("vllm", "sglang", "tensorrt-llm"):
+        assert check_fit(**asked, gpu="H100", engine=engine).verdict == "unsupported"
+    assert check_fit(**asked, gpu="M4 Max 64GB", engine="mlx").verdict == "fits"
+    assert check_fit(**asked, gpu="H100", engine="llama.cpp").verdict == "fits"

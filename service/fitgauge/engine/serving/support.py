@@ -117,7 +117,7 @@ _FAMILIES = (
     ("nf4", "bitsandbytes"),
     ("fp4", "bitsandbytes"), ("llm_int8", "bitsandbytes"), ("bitsandbytes", "bitsandbytes"),
     ("w8a8", "int8"), ("int8", "int8"),
-    ("int", "int4"),
+    ("int4", "int4"),
 )  # fmt: skip
 
 

@@ -218,7 +218,9 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields.setdefault("micro_batches", _micro_batches(fields))
         if is_about(reading.text, "time") and not _names_gpus(fields):
             notes.append("gpu: name one for how long the training takes and what it costs.")
-    fields["quantization"] = _file_of_as_many_bits(reading.text, fields.get("quantization"))
+    fields["quantization"] = _of_as_many_bits(
+        reading.text, fields.get("quantization"), fields.get("engine")
+    )
     method = fields.get("method")
     if method is not None and method not in METHODS:
         fields["algorithm"] = fields.pop("method")
@@ -337,12 +339,17 @@ def _objective(text: str, *, rented: bool) -> str | None:
     return "cheapest" if rented else None
 
 
-def _file_of_as_many_bits(text: str, form: str | None) -> str | None:
+def _of_as_many_bits(text: str, form: str | None, engine: str | None) -> str | None:
     """Return the type of a GGUF file of as many bits as a format of ExLlama has ("4.0bpw", or the
-    bits that a text says of its EXL2); any other format as it is."""
+    bits that a text says of its EXL2), and of such a type an engine's own format of as many bits
+    ("6-bit MLX"); any other format as it is."""
     written = text if form in ("exl2", "exl3") else str(form)
-    bits = re.search(r"\b(\d(?:\.\d{1,2})?) ?bpw\b", written, re.IGNORECASE)
-    return form if bits is None else file_as_large(float(bits[1]))
+    if bits := re.search(r"\b(\d(?:\.\d{1,2})?) ?bpw\b", written, re.IGNORECASE):
+        form = file_as_large(float(bits[1]))
+    own = engine in ENGINES and ENGINES[engine].own_quantizers
+    if own and (bits := re.match(r"q(\d)_", str(form))):
+        return f"int{bits[1]}"
+    return form
 
 
 def _micro_batches(fields: Mapping[str, Any]) -> int | None:

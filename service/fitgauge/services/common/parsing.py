@@ -25,7 +25,10 @@ _GGML_ALIASES = {
     "fp16": "F16", "float16": "F16", "fp32": "F32", "bfloat16": "BF16", "q8": "Q8_0", "q4": "Q4_0",
     "q5": "Q5_0", "int8": "Q8_0",
 }  # fmt: skip
-_GGUF_OF_BITS = {"int2": "q2_k", "int3": "q3_k_m", "int4": "q4_k_m", "int8": "q8_0"}
+_GGUF_OF_BITS = {
+    "int2": "q2_k", "int3": "q3_k_m", "int4": "q4_k_m", "int5": "q5_k_m", "int6": "q6_k",
+    "int8": "q8_0",
+}  # fmt: skip
 """The usual GGUF file of so many bits."""
 
 AS_PUBLISHED = "as published"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bundled_models import spec_of
+from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
@@ -142,3 +143,10 @@ def test_a_mixture_has_adapters_of_every_expert():
     assert lora_features(spec, stage) == expected
     divided = lora_features(spec, stage, tensor_parallel=4, expert_parallel=4)
     assert divided < lora_features(spec, stage, tensor_parallel=4) < expected
+
+
+def test_slots_of_a_size_are_those_of_the_linears_of_its_shape():
+    """Of a count of parameters one column would make adapters larger than the model."""
+    size, whole = nominal_model("7b", 7_000_000_000).spec, spec_of("Qwen/Qwen2.5-7B")
+    counted, features = (lora_features(spec, Stage(range(spec.layers))) for spec in (size, whole))
+    assert counted == features

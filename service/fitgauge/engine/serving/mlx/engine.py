@@ -22,7 +22,10 @@ ENGINE = Engine(
     command=launch.command,
     ladders=LADDERS,
     platforms={"apple": Platform()},
-    formats=dict.fromkeys(("mlx", "int8", "int4", "mxfp4", "mxfp8", "nvfp4"), ANY_CAPABILITY),
+    formats=dict.fromkeys(
+        ("mlx", "int8", "int6", "int5", "int4", "int3", "int2", "mxfp4", "mxfp8", "nvfp4"),
+        ANY_CAPABILITY,
+    ),
     served_formats=("int8", "int4"),
     own_format=("MLX checkpoints", "int4"),
     without_flash_attention=None,

@@ -5,6 +5,7 @@ Source throughout: vLLM 0.33.0, lora/layers/*.py (create_lora_weights) and lora/
 without `--fully-sharded-loras`."""
 
 from fitgauge.engine.model.dtypes import BITS
+from fitgauge.engine.model.families.nominal import is_count, nominal_linears
 from fitgauge.engine.model.mixers import Recurrent
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor, count_within
 from fitgauge.engine.quantity import Term, exact_term
@@ -156,7 +157,7 @@ def lora_features(
         plain = block.mlp is not None and not block.mlp.gated
         tensors = [
             tensor
-            for tensor in block.tensors
+            for tensor in (nominal_linears(block) if is_count(block) else block.tensors)
             if tensor.kind in ADAPTED and not (plain and tensor.kind is Kind.ROUTER)
         ]
         joined = spec.architecture in EXPERTS_JOINED

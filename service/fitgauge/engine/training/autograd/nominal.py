@@ -4,18 +4,14 @@ gradients as its nominal count of parameters."""
 import msgspec
 
 from fitgauge.engine.model.dtypes import size_of
+from fitgauge.engine.model.families.nominal import nominal_linears
 from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Split
 from fitgauge.engine.training.autograd.segment import Segment
 from fitgauge.engine.training.autograd.tape import Pass
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
-from fitgauge.engine.training.states.parameters import Parameter, Unit, nominal_linears
+from fitgauge.engine.training.states.parameters import Parameter, Unit
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
-
-
-def is_count(unit: Unit) -> bool:
-    """Return whether a unit is only a count of parameters."""
-    return bool(unit.block.tensors) and unit.block.tensors[0].shape[1:] == (1,)
 
 
 def drawn_unit(unit: Unit, workload: TrainingWorkload) -> Unit:

@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from fitgauge.engine.model.families.nominal import is_count
 from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.autograd.layers.attention import asks_for_mask
 from fitgauge.engine.training.autograd.layers.choice import layer_recipe
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
-from fitgauge.engine.training.autograd.nominal import counted_layer, drawn_unit, is_count
+from fitgauge.engine.training.autograd.nominal import counted_layer, drawn_unit
 from fitgauge.engine.training.autograd.operations import Value
 from fitgauge.engine.training.autograd.segment import (
     Segment,
@@ -98,7 +99,7 @@ def _layer(
     tape, width = tape_of(workload), stream_width(workload)
     grad = first_has_gradient(workload) or 0 not in numbers
     x = tape.input("hidden", context.tokens * spec.hidden_size // context.stream, width, grad=grad)
-    drawn = drawn_unit(unit, workload) if is_count(unit) else unit
+    drawn = drawn_unit(unit, workload) if is_count(unit.block) else unit
     return RecordedLayers(
         unit, numbers, tape, x, layer_recipe(tape, drawn, spec, context, workload).forward(x)
     )
@@ -123,6 +124,6 @@ def _segment(layers: RecordedLayers, spec: ModelSpec, workload: TrainingWorkload
     segment = trace_segment(
         unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=checkpointed
     )
-    if is_count(unit):
+    if is_count(unit.block):
         return counted_layer(segment, drawn_unit(unit, workload), spec, workload)
     return segment if spec.layer_uses == 1 else used_again(segment, spec.layer_uses, unit, workload)

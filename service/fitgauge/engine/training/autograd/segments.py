@@ -7,6 +7,7 @@ import msgspec
 
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS, size_of
+from fitgauge.engine.model.families.nominal import is_count
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.ends import beginning, constant_bytes, head_segment
 from fitgauge.engine.training.autograd.layers.context import way_of
@@ -16,7 +17,7 @@ from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.layers.sparse_attention import picked_bytes
 from fitgauge.engine.training.autograd.layers.stacks import bias_bytes, reads_vocabulary
 from fitgauge.engine.training.autograd.layers.traits import traits_of
-from fitgauge.engine.training.autograd.nominal import counted_head, is_count
+from fitgauge.engine.training.autograd.nominal import counted_head
 from fitgauge.engine.training.autograd.recorded_layers import (
     RecordedLayers,
     layer_segments,
@@ -302,7 +303,7 @@ def _traced_head(spec: ModelSpec, workload: TrainingWorkload) -> Segment:
         if not unit.repeated and unit.part is not Part.EMBEDDING and unit not in apart
     ]
     head = head_segment(ends, decoder, spec, context, workload)
-    if is_count(decoder[0]):
+    if is_count(decoder[0].block):
         head = counted_head(head, decoder[0], spec, workload)
     own = per_layer_bytes(decoder, context, workload)
     return msgspec.structs.replace(

@@ -11,8 +11,8 @@ import msgspec
 
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import size_of
-from fitgauge.engine.model.families import parts
-from fitgauge.engine.model.mixers import Attention, CrossAttention
+from fitgauge.engine.model.families.nominal import is_count, nominal_linears
+from fitgauge.engine.model.mixers import CrossAttention
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.quantization.formats import Format, tensor_bytes
 from fitgauge.engine.quantization.requested import BITSANDBYTES, requested_scheme
@@ -312,25 +312,9 @@ def linears(block: Block, whole: Iterable[Tensor], *, seeing: bool = False) -> l
     """
     if not seeing and block.part not in (Part.LANGUAGE, Part.ENCODER):
         return []
-    result = [tensor for tensor in whole if tensor.kind is Kind.LINEAR and len(tensor.shape) == 2]
-    return nominal_linears(block) if any(tensor.shape[1] == 1 for tensor in result) else result
-
-
-def nominal_linears(block: Block) -> list[Tensor]:
-    """Return the projections of attention and MLP of a block that only counts its parameters;
-    empty where it has neither."""
-    mixer = next((mixer for mixer in block.mixers if isinstance(mixer, Attention)), None)
-    if mixer is None or block.mlp is None:
-        return []
-    hidden = mixer.query_heads * mixer.head_dim
-    return [
-        t
-        for t in (
-            *parts.attention(hidden, mixer),
-            *parts.gated_mlp(hidden, block.mlp.intermediate_size),
-        )
-        if len(t.shape) == 2
-    ]
+    if is_count(block):
+        return nominal_linears(block)
+    return [tensor for tensor in whole if tensor.kind is Kind.LINEAR and len(tensor.shape) == 2]
 
 
 def targeted(name: str, targets: Targets) -> bool:

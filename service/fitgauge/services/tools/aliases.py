@@ -65,10 +65,10 @@ _NAMES: Mapping[tuple[str, ...], str] = {
         "parallel num_parallel n_parallel max_concurrency max_concurrent_requests requests "
         "num_requests concurrent"
     ),
-    (
-        "global_batch_size",
-    ): "global_batch train_batch_size total_batch_size effective_batch_size batch_size "
-    "batch bs gbs",
+    ("global_batch_size",): (
+        "global_batch train_batch_size total_batch_size effective_batch_size batch_size "
+        "batch bs gbs"
+    ),
     ("precision", *_FORMAT): "dtype torch_dtype",
     _FORMAT: (
         "quantization quantizations quant quantisation quantization_type quantization_method "

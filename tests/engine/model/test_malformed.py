@@ -16,7 +16,9 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model import bounds
+from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.families.multimodal.gemma4 import own_sizes
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.published import published
@@ -252,3 +254,16 @@ def test_a_pattern_for_every_layer_of_a_deep_model_is_read():
     assert scheme is not None
     assert scheme.basis == "computed"
     assert len(scheme.rules) == 95
+
+
+@pytest.mark.parametrize("key", ["²", "9" * 5000, "00000001", "2", "-1", "one"])
+def test_only_numbers_of_layers_name_sizes_of_their_own(key):
+    config = Config({"num_hidden_layers": 2, "per_layer_config": {key: {"head_dim": 64}}}, "")
+    with pytest.raises(MalformedModelError, match="unknown layer"):
+        own_sizes(config, 1)
+
+
+def test_the_number_of_a_layer_may_be_padded():
+    config = Config({"num_hidden_layers": 2, "per_layer_config": {"01": {"head_dim": 64}}}, "")
+    assert own_sizes(config, 1).values == {"head_dim": 64}
+    assert own_sizes(config, 0).values == {}

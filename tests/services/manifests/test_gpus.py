@@ -1,10 +1,14 @@
 """The GPUs of a pod: resources, slices, shares, selectors, affinity, claims."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from fitgauge.services.manifests.gpus import gpus_of
 from fitgauge.services.manifests.reading import read_manifests
 
+DATA = Path(__file__).parent / "data"
 POD = """
 apiVersion: v1
 kind: Pod
@@ -156,3 +160,11 @@ def test_a_service_of_compose_reserves_gpus(service, count):
     manifest = read_manifests([text])[0]
     (container,) = manifest.containers
     assert gpus_of(container, manifest.claims).count == count
+
+
+@pytest.mark.parametrize("number", ["²", "9" * 4500])
+@pytest.mark.parametrize("file", sorted(DATA.glob("*.y*ml")), ids=lambda file: file.name)
+def test_numbers_that_count_nothing_are_no_counts(check, file, number):
+    """Digits that are none, and more of them than Python reads: every count of a file at once."""
+    counts = r"((?i:count|replicas|size|gpu|nodes|data|dataLocal|parallel_size): *\"?)\d{1,6}\b"
+    check(re.sub(counts, rf"\g<1>{number}", file.read_text("utf-8")))

@@ -30,6 +30,7 @@ from fitgauge.services.manifests.parallelism import (
     flags_of,
     pods_of_a_group,
 )
+from fitgauge.services.manifests.quantities import count_of
 from fitgauge.services.manifests.references import References
 from fitgauge.services.manifests.settings_file import setting_words
 from fitgauge.services.manifests.workloads import container_of, containers, environment_of
@@ -111,8 +112,8 @@ def _production_stack(document: Block) -> Iterator[Container]:
         named = text_at(model, "requestGPUType")
         limits = Block({named or "nvidia.com/gpu": count}) if count is not None else Block()
         image = ":".join(filter(None, (text_at(model, "repository"), text_at(model, "tag"))))
-        workers = text_at(model, "replicaCount") or "1"
-        spreads = text_at(model, "raySpec", "enabled") == "true" and workers.isdigit()
+        workers = count_of(text_at(model, "replicaCount") or "1")
+        spreads = text_at(model, "raySpec", "enabled") == "true" and workers is not None
         yield Container(
             name=f"modelSpec/{text_at(model, 'name') or ''}",
             line=model.line,
@@ -121,7 +122,7 @@ def _production_stack(document: Block) -> Iterator[Container]:
             environment={},
             resources=block_at(model, "resources") or Block({"limits": limits}),
             pod=Block({**spec, **model}),
-            group_size=1 + int(workers) if spreads else 1,
+            group_size=1 + (workers if spreads and workers else 0),
             model=text_at(model, "modelURL"),
             memory=text_at(model, "limitMemory"),
             shared_memory=text_at(model, "shmSize") or Text(_STACK_SHARED_MEMORY),
@@ -145,7 +146,7 @@ def _model_service(document: Block) -> Iterator[Container]:
                 image = text_of(f"{SERVER_IMAGE}:{tag}", block.line)
             tensor = text_at(parallelism, "tensor") or text_of("1", block.line)
             local = [text_at(parallelism, key) or "1" for key in ("tensor", "dataLocal")]
-            counts = [int(value) for value in local if value.isdigit()]
+            counts = [count for value in local if (count := count_of(value)) is not None]
             yield structs.replace(
                 container,
                 image=image,
@@ -181,7 +182,7 @@ def _pulled_models(document: Block, engine: str) -> Iterator[Container]:
                 environment=environment_of(Block({"env": document.get("extraEnv")})),
                 resources=block_at(document, "resources"),
                 pod=document,
-                gpu_count=int(count) if count.isdigit() else 1,
+                gpu_count=1 if (whole := count_of(count)) is None else whole,
             )
 
 
@@ -216,9 +217,9 @@ def _ray_model(model: Block, worker: Container | None) -> Container:
     options = block_at(model, "engine_kwargs")
     loading = block_at(model, "model_loading_config")
     degrees = [
-        int(value)
+        count
         for key in ("tensor_parallel_size", "pipeline_parallel_size")
-        if (value := text_at(options, key)) is not None and value.isdigit()
+        if (count := count_of(text_at(options, key))) is not None
     ]
     environment = block_at(model, "runtime_env", "env_vars")
     return Container(

@@ -16,6 +16,7 @@ from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.services.common.launch_fields import launch_fields
 from fitgauge.services.manifests.containers import Container, Note, words
+from fitgauge.services.manifests.quantities import count_of
 from fitgauge.services.manifests.rope_scaling import lengthens, scaling_of
 from fitgauge.services.manifests.settings_file import file_words
 from fitgauge.services.manifests.yaml_text import Text, text_of
@@ -101,7 +102,7 @@ def server_command(container: Container) -> ServerCommand | None:
 def follows(command: ServerCommand) -> bool:
     """Return whether a command starts a further node of a server that another node starts."""
     ranks = (flag.value for flag in command.flags if flag.name in _RANKS)
-    return any(rank is not None and rank.isdecimal() and int(rank) > 0 for rank in ranks)
+    return any(count_of(rank) for rank in ranks)
 
 
 def _added(container: Container) -> list[Text]:

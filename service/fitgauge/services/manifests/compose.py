@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from fitgauge.services.manifests.containers import Container, words
+from fitgauge.services.manifests.quantities import count_of
 from fitgauge.services.manifests.yaml_text import (
     Block,
     Items,
@@ -91,9 +92,9 @@ def _gpu_count(service: Block) -> int | None:
     """Return the GPUs that a service reserves; None where it names no number."""
     devices = blocks_at(service, "deploy", "resources", "reservations", "devices")
     for device in [*devices, *blocks_at(service, "gpus")]:
-        count, ids = text_at(device, "count"), items_at(device, "device_ids")
+        count, ids = count_of(text_at(device, "count")), items_at(device, "device_ids")
         if ids:
             return len(ids)
-        if count is not None and count.isdigit():
-            return int(count)
+        if count is not None:
+            return count
     return None

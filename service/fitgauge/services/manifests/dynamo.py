@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from fitgauge.services.manifests.containers import Container
+from fitgauge.services.manifests.quantities import count_of
 from fitgauge.services.manifests.references import References
 from fitgauge.services.manifests.workloads import container_of, owner_of
 from fitgauge.services.manifests.yaml_text import Block, Text, block_at, items_at, text_at
@@ -29,11 +30,11 @@ def dynamo_graph(document: Block, _: References) -> Iterator[Container]:
         main = block_at(pod, "mainContainer")
         if not main or text_at(service, "componentType") in _SERVE_NO_MODEL:
             continue
-        nodes = text_at(service, "multinode", "nodeCount") or ""
+        nodes = count_of(text_at(service, "multinode", "nodeCount"))
         limits = block_at(service, "resources", "limits")
         gpus = text_at(limits, "gpu")
         container = container_of(
-            main, pod, f"{owner_of(document)}/{name}", int(nodes) if nodes.isdigit() else 1
+            main, pod, f"{owner_of(document)}/{name}", 1 if nodes is None else nodes
         )
         yield structs.replace(
             container,

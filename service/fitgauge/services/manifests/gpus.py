@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from fitgauge.services.manifests.containers import Container, Note
+from fitgauge.services.manifests.quantities import count_of
 from fitgauge.services.manifests.yaml_text import (
     Block,
     Node,
@@ -66,7 +67,7 @@ def gpus_of(container: Container, claims: Mapping[str, Block]) -> Gpus:
     notes: list[Note] = []
     count, mig_slice, line = container.gpu_count, None, None
     for resource, value in _resources(container.resources):
-        quantity = int(value) if value.isdigit() else None
+        quantity = count_of(value)
         found_slice = _SLICE.fullmatch(resource)
         shared = _SHARED.fullmatch(resource)
         if not (quantity and (found_slice or shared or _WHOLE.fullmatch(resource))):
@@ -129,8 +130,8 @@ def _of_claim(
     """Add what a device request names to `names`; return count, MIG slice and line with it."""
     if not _DRA_CLASS.search(text_at(request, "deviceClassName") or ""):
         return count, mig_slice, line
-    number = text_at(request, "count")
-    count = (count or 0) + (int(number) if number and number.isdigit() else 1)
+    number = count_of(text_at(request, "count"))
+    count = (count or 0) + (1 if number is None else number)
     for selector in blocks_at(request, "selectors"):
         expression = text_at(selector, "cel", "expression")
         if expression is None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.services.manifests.containers import Container, Note, words
 from fitgauge.services.manifests.parallelism import STACK_FLAGS, flags_of
+from fitgauge.services.manifests.quantities import count_of
 from fitgauge.services.manifests.references import References
 from fitgauge.services.manifests.workloads import containers, environment_of, owner_of
 from fitgauge.services.manifests.yaml_text import (
@@ -70,7 +71,7 @@ def kubeai_model(document: Block, _: References) -> Iterator[Container]:
         resources=Block(),
         pod=spec,
         model=None if is_pulled else name,
-        gpu_count=int(count) if count.isdigit() else 1,
+        gpu_count=1 if (whole := count_of(count)) is None else whole,
         shared_memory=Text(_SHARED_MEMORY),
         gpu=text_of(named["gpu"] if named else gpu, profile.line),
     )
@@ -95,10 +96,10 @@ def runai_workload(document: Block, _: References) -> Iterator[Container]:
         environment={name: value for name, value in variables.items() if value is not None},
         resources=Block(),
         pod=Block(),
-        gpu_count=int(count) if count.isdecimal() else 1,
+        gpu_count=1 if (whole := count_of(count)) is None else whole,
         gpu=text_at(spec, "nodeType", "value"),
         shared_memory=Text("unknown"),
-        notes=() if count.isdecimal() else (Note(count.line, part),),
+        notes=(Note(count.line, part),) if whole is None else (),
     )
 
 
@@ -121,11 +122,11 @@ def kaito_workspace(document: Block, named: References) -> Iterator[Container]:
     if preset is None:
         yield from containers(document)
         return
-    nodes = text_at(resource, "count") or ""
-    count = int(nodes) if nodes.isdigit() else 1
+    nodes = text_at(resource, "count")
+    count = count_of(nodes) or 1
     flags = {flag: text_of(value, preset.line) for flag, value in _KAITO_FLAGS.items()}
     if count > 1:
-        flags["--pipeline-parallel-size"] = text_of(nodes, preset.line)
+        flags["--pipeline-parallel-size"] = text_of(str(count), preset.line)
     flags |= _configured(text_at(inference, "config"), named)
     machine = text_at(resource, "instanceType")
     profile = text_at(resource, "partition", "profile")

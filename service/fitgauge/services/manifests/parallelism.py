@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from fitgauge.services.manifests.quantities import count_of
 from fitgauge.services.manifests.yaml_text import Block, Text, text_at, text_of
 
 SERVER_IMAGE = "llm-d/llm-d-cuda"
@@ -33,6 +34,5 @@ def flags_of(block: Block, names: Mapping[str, str]) -> list[Text]:
 
 def pods_of_a_group(parallelism: Block) -> int:
     """Return the pods of a group: replicas of data parallelism over those of one pod."""
-    data, local = text_at(parallelism, "data") or "1", text_at(parallelism, "dataLocal") or "1"
-    counts = [int(value) for value in (data, local) if value.isdigit()]
-    return max(1, counts[0] // max(1, counts[1])) if len(counts) == 2 else 1
+    data, local = (count_of(text_at(parallelism, key) or "1") for key in ("data", "dataLocal"))
+    return 1 if data is None or local is None else max(1, data // max(1, local))

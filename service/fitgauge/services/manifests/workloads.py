@@ -4,6 +4,7 @@ Deployments, Jobs, LeaderWorkerSets, Ray clusters and kinds of tomorrow are read
 from collections.abc import Iterator, Sequence
 
 from fitgauge.services.manifests.containers import Container
+from fitgauge.services.manifests.quantities import count_of
 from fitgauge.services.manifests.yaml_text import (
     Block,
     Items,
@@ -80,8 +81,8 @@ def _pods(node: Node, owner: str, group_size: int) -> Iterator[Container]:
         name = text_at(container, "name") if several else None
         yield container_of(container, node, "/".join(filter(None, (owner, name))), group_size)
     for key, value in node.items():
-        size = text_at(value, "size") if key == _LEADER else None
-        inner = int(size) if size is not None and size.isdigit() else group_size
+        size = count_of(text_at(value, "size")) if key == _LEADER else None
+        inner = group_size if size is None else size
         if key not in ("container", "containers", "initContainers") and not _follows(node, key):
             yield from _pods(value, owner, max(1, inner))
 

@@ -4,6 +4,7 @@ per-layer inputs, mixtures; its towers.
 Source: transformers 5.23, models/gemma4; division: vLLM 0.33, models/gemma4.py and gemma4_mm.py,
 which load the keys of `attention_k_eq_v` layers into a value projection too."""
 
+import re
 from dataclasses import dataclass
 
 import msgspec
@@ -17,6 +18,8 @@ from fitgauge.engine.model.families.stack import context_length, decoder, kinds,
 from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
 from fitgauge.errors import MalformedModelError
+
+_NUMBER = re.compile(r"[0-9]{1,4}")
 
 _MIXTURE_NORMS = (
     "post_feedforward_layernorm_1",
@@ -111,8 +114,9 @@ def own_sizes(config: Config, index: int) -> Config:
 
 
 def _numbers_layer(config: Config, key: object) -> bool:
-    """Return whether a key of `per_layer_config` is the number of a layer, padded or not."""
-    return str(key).isdecimal() and int(str(key)) < config.layers()
+    """Return whether a key of `per_layer_config` is the number of a layer, padded to four digits
+    at most."""
+    return bool(_NUMBER.fullmatch(str(key))) and int(str(key)) < config.layers()
 
 
 def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.Layer:

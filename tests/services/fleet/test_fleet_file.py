@@ -112,6 +112,7 @@ def test_the_other_entries_are_read():
         ('gpus = ["H100"]', "missing-field"),
         ('models = ["7b"]', "missing-field"),
         (f"models = {[f'{number}b' for number in range(1, 2003)]}\ngpus = ['H100']", None),
+        ("limit = " + "9" * 5000, "invalid-value"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_an_error(text, code):

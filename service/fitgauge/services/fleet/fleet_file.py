@@ -134,7 +134,7 @@ def _toml(text: str) -> tuple[_Keys, dict[str, list[_Keys]]]:
     """Return the keys of the file and the entries of its sections. Raises InvalidRequestError."""
     try:
         values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: of numbers, too
         raise _unreadable(f"The file is no TOML: {error}.") from None
     whole: dict[str, int] = {}
     headers: dict[str, list[tuple[int, dict[str, int]]]] = {}

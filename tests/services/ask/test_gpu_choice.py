@@ -72,3 +72,11 @@ def test_a_named_gpu_is_judged_and_a_mac_beside_it_said_to_be_left_out(ask):
     both = ask("m4 max 64gb macbook or 4090 for qwen3 32b?")
     assert both.operation == "compare_fit"
     assert not any("left out" in one for one in both.missing)
+
+
+def test_who_asks_for_a_card_is_shown_single_ones_where_one_suffices(ask):
+    one, two = (ask(f"which gaming card for {model}") for model in ("qwen3 32b", "llama 3.3 70b"))
+    assert {option["gpu"]["count"] for option in one.answer["options"]} == {1}
+    assert two.answer["options"][0]["gpu"]["count"] == 2
+    assert any("max_gpu_count" in note for note in two.missing)
+    assert one.missing == []

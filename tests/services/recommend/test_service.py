@@ -5,6 +5,7 @@ import re
 from math import inf
 
 import pytest
+from msgspec import structs
 
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import FitRequest
@@ -382,3 +383,15 @@ def test_kinds_that_leave_nothing_are_refused(recommend, fields, code):
     with pytest.raises(InvalidRequestError) as refused:
         recommend(**fields)
     assert (refused.value.field, refused.value.code) == ("kinds", code)
+
+
+def test_of_a_quantized_model_4_bits_are_recommended_where_it_fits_nothing_as_published(questions):
+    request = RecommendRequest(model="deepseek-ai/DeepSeek-R1", vendors="apple", limit=5)
+    answer = asyncio.run(questions.recommend_gpus(request))
+    assert answer.understood_as["quantization"] == "int4"
+    assert {item.gpu.name for item in answer.items} == {"Apple M3 Ultra 512GB"}
+    wide = structs.replace(request, min_weight_bits=8)
+    with pytest.raises(InvalidRequestError):
+        asyncio.run(questions.recommend_gpus(wide))
+    rented = structs.replace(request, vendors=None, gpus="MI300X")
+    assert "quantization" not in asyncio.run(questions.recommend_gpus(rented)).understood_as

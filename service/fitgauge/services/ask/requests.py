@@ -234,7 +234,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             objective = "smallest"  # a card to have
         is_published = is_about(reading.text, "as published") and not training
         several = objective == "fastest" and len(fields.get("gpus") or ()) > 1
-        most = fields.get("gpu_count") or (1 if several else None)
+        one = several or (of_some and is_about(reading.text, "a gpu"))
+        most = fields.get("gpu_count") or (1 if one else None)
         fields |= {
             "task": "training" if training else "serving",
             "framework": fields.get("framework") or fields.get("trainer"),

@@ -16,7 +16,7 @@ Topic = Literal[
     "suggestions", "longest context", "most requests", "copies", "largest batch",
     "longest sequence", "time", "disk", "merging", "format", "largest", "comparison",
     "all weights", "price of tokens", "price", "as published", "fastest", "text alone", "rate",
-    "cache", "layers", "no gpu", "one gpu", "whole context", "nodes", "month", "coding",
+    "cache", "layers", "no gpu", "one gpu", "whole context", "nodes", "month", "coding", "a gpu",
 ]  # fmt: skip
 
 _WORDS = r"(?:\s+(?!(?:for|to|do|does|can|would|will|are|of|on|and)\b)[\w.-]+){0,7}\s+"

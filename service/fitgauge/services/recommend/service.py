@@ -47,6 +47,9 @@ from fitgauge.services.recommend.task_fields import refuse_other_fields
 from fitgauge.services.recommend.training import TrainingRecommender
 from fitgauge.services.recommend.warnings import serving_warnings
 
+_FEW_BITS = "int4"
+"""The format of the fewest bits that models are usually served in; of a file Q4_K_M."""
+
 _SHORTEST = 1024
 _FEWEST_AT_ONCE = 256
 """Requests that vLLM runs at once on its smallest GPUs, where nothing is said. Source:
@@ -88,12 +91,10 @@ class Recommender:
             model, self._engines, self._preparer, checkpoint, self._checkpoints
         )
         front = self.front(request, model, fitting)
-        if not front and not (request.gpus or request.vendors or request.include):
-            every = structs.replace(
-                request, include=choices.EVERY_KIND
-            )  # Macs are not sold as cards
-            if front := self.front(every, model, fitting):
-                request = every
+        for other in _others(request, model) if not front else ():
+            if front := self.front(other, model, fitting):
+                request = other
+                break
         if not front:
             raise self._nothing(request, model, fitting)
         front.sort(key=orders.order(objective))
@@ -330,6 +331,16 @@ def _smaller(request: RecommendRequest, context: int) -> Iterator[tuple[int, int
     while context > _SHORTEST:
         context //= 2
         yield context, 1
+
+
+def _others(request: RecommendRequest, model: Model) -> Iterator[RecommendRequest]:
+    """Yield what to look for where nothing fits: where no GPUs are named, those that are not sold
+    by themselves too, such as Macs; of a quantized model 4 bits, where no format is named."""
+    if not (request.gpus or request.vendors or request.kinds or request.include):
+        yield structs.replace(request, include=choices.EVERY_KIND)
+    wide = request.no_quantization or request.min_weight_bits or request.min_quality
+    if model.is_quantized and not (request.quantization or wide):
+        yield structs.replace(request, quantization=_FEW_BITS)
 
 
 def _allowed(

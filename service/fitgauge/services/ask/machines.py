@@ -251,6 +251,8 @@ _AGAINST = re.compile(
     re.IGNORECASE,
 )
 """What stands before a vendor that is not meant."""
+_LOOKED_BACK = 24
+"""Letters of a text before a vendor that are read for it."""
 
 
 _POWER = re.compile(
@@ -276,8 +278,12 @@ def vendors_in(text: str) -> list[str]:
     return [
         vendor
         for vendor, words in _VENDORS.items()
-        if any(not _AGAINST.search(text[: match.start()]) for match in words.finditer(text))
+        if any(not _AGAINST.search(_before(text, match)) for match in words.finditer(text))
     ]
+
+
+def _before(text: str, match: re.Match[str]) -> str:
+    return text[max(0, match.start() - _LOOKED_BACK) : match.start()]
 
 
 def unnamed_mac(text: str, gpus: Sequence[GpuMatch | None]) -> str | None:

@@ -159,3 +159,8 @@ def test_a_repository_in_another_format_is_meant_by_its_name_alone():
 def test_a_model_trained_with_quantization_is_meant_in_four_bits():
     assert SNAPSHOT.read("gemma-3-27b-it-qat").format == "int4"
     assert SNAPSHOT.read("gemma-3-27b-it-qat-GGUF").format == "q4_0"
+
+
+@pytest.mark.parametrize("text", ["qwen3 0b", "llama 0.0b", "qwen3-0m"])
+def test_a_family_of_no_parameters_is_no_model(text):
+    assert SNAPSHOT.read(text) is None

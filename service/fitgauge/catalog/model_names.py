@@ -156,7 +156,7 @@ class Names:
             sized = [name for name in pool if query.sizes <= name.sizes and active <= name.active]
         if not sized and len(query.sizes) == 1:
             (size,) = query.sizes
-            sized = _nearest(pool, scaled(size), footprint)
+            sized = _nearest(pool, parameters, footprint) if (parameters := scaled(size)) else []
         return [name for name in sized if query.format and name.format == query.format] or [
             name for name in sized if name.format in ("", "bf16", "fp16")
         ]

@@ -1,5 +1,5 @@
 """Kinds of GPUs as people name them: "a gaming card", "Blackwell", "the 50 series". A kind, what it
-is a choice of, what finds its GPUs and how it is written: data/gpu_kinds.tsv."""
+is a choice of, what finds its GPUs, how it is written and the source: data/gpu_kinds.tsv."""
 
 import re
 from collections.abc import Collection
@@ -56,5 +56,5 @@ def _kinds() -> tuple[_Kind, ...]:
     rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
     return tuple(
         _Kind(name, choice, re.compile(gpus), re.compile(rf"\b(?:{words})\b", re.IGNORECASE))
-        for name, choice, gpus, words in rows
+        for name, choice, gpus, words, _ in rows
     )

@@ -61,4 +61,4 @@ def test_kinds_of_one_choice_add_up_and_those_of_others_narrow(kinds, some, none
     ],
 )
 def test_kinds_are_read_from_words(text, kinds):
-    assert kinds_in(text) == kinds
+    assert kinds_in(text, bool) == kinds

@@ -2,7 +2,7 @@
 is a choice of, what finds its GPUs, how it is written and the source: data/gpu_kinds.tsv."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -23,9 +23,10 @@ class _Kind(NamedTuple):
     """How people write it."""
 
 
-def kinds_in(text: str) -> list[str]:
-    """Return the kinds that a text names, in the order of the table."""
-    return [kind.name for kind in _kinds() if kind.words.search(text)]
+def kinds_in(text: str, is_meant: Callable[[re.Match[str]], bool]) -> list[str]:
+    """Return the kinds that a text names, in the order of the table. is_meant: whether it does not
+    rule out what it names there."""
+    return [kind.name for kind in _kinds() if any(map(is_meant, kind.words.finditer(text)))]
 
 
 def kind_named(text: str) -> str | None:

@@ -60,6 +60,18 @@ def test_processors_publishers_and_what_is_ruled_out_are_no_vendors(ask, text):
     assert ask(text).understood.vendors is None
 
 
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("which gpu for qwen3 32b, no consumer cards", None),
+        ("which gpu for qwen3 8b, not a laptop", None),
+        ("which gpu other than blackwell for qwen3 8b, hopper maybe", ["hopper"]),
+    ],
+)
+def test_kinds_that_are_ruled_out_are_not_asked_for(ask, text, kinds):
+    assert ask(text).understood.kinds == kinds
+
+
 def test_what_follows_a_vendor_decides():
     assert vendors_in("an intel cpu") == []
     assert vendors_in("an intel gpu") == ["Intel"]

@@ -250,16 +250,16 @@ _AGAINST = re.compile(
     r"|ohne|kein\w*|sans|sin)(?: an?| my)?|不用|非) ?$",
     re.IGNORECASE,
 )
-"""What stands before a vendor that is not meant."""
+"""What stands before a vendor or a kind of GPU that is not meant."""
 _LOOKED_BACK = 24
-"""Letters of a text before a vendor that are read for it."""
-
+"""Letters of a text before them that are read for it."""
 
 _POWER = re.compile(
     r"\b(?:under|below|less than|at most|max(?:imum)?|up to|within|unter|höchstens|menos de"
     r"|moins de)\s+(\d{2,5}) ?w(?:atts?)?\b",
     re.IGNORECASE,
 )
+"""The most power that GPUs may draw [W]."""
 
 
 def choice_in(text: str) -> dict[str, object]:
@@ -267,7 +267,7 @@ def choice_in(text: str) -> dict[str, object]:
     power = _POWER.search(text)
     constraints: dict[str, object] = {
         "vendors": vendors_in(text),
-        "kinds": kinds_in(text),
+        "kinds": kinds_in(text, _is_meant),
         "max_watts": int(power[1]) if power else None,
     }
     return {field: value for field, value in constraints.items() if value}
@@ -276,14 +276,14 @@ def choice_in(text: str) -> dict[str, object]:
 def vendors_in(text: str) -> list[str]:
     """Return the vendors that a text names, in the order of the table."""
     return [
-        vendor
-        for vendor, words in _VENDORS.items()
-        if any(not _AGAINST.search(_before(text, match)) for match in words.finditer(text))
+        vendor for vendor, words in _VENDORS.items() if any(map(_is_meant, words.finditer(text)))
     ]
 
 
-def _before(text: str, match: re.Match[str]) -> str:
-    return text[max(0, match.start() - _LOOKED_BACK) : match.start()]
+def _is_meant(match: re.Match[str]) -> bool:
+    """Return whether nothing before a vendor or a kind rules it out."""
+    before = match.string[max(0, match.start() - _LOOKED_BACK) : match.start()]
+    return _AGAINST.search(before) is None
 
 
 def unnamed_mac(text: str, gpus: Sequence[GpuMatch | None]) -> str | None:

@@ -17,8 +17,6 @@ from litestar.config.compression import CompressionConfig
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
-from litestar.plugins import PluginProtocol
-from litestar.plugins.core import MsgspecDIPlugin
 from litestar.types import ASGIApp, Receive, Scope, Send
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
@@ -29,6 +27,7 @@ from fitgauge.api.access.limits import SharedCounts
 from fitgauge.api.access_log import access_log
 from fitgauge.api.admission import Admission
 from fitgauge.api.answer_cache import AnswerCache
+from fitgauge.api.application import Application
 from fitgauge.api.conditional_gets import ConditionalGets
 from fitgauge.api.conditions import conditions_of
 from fitgauge.api.controllers import CONTROLLERS
@@ -81,15 +80,6 @@ _GZIP_LEVEL = 5
 bytes."""
 
 
-class _Application(Litestar):
-    """Litestar without its plugins for pydantic and attrs: no route takes such classes, and their
-    imports, both generations of pydantic among them, are a fifth of the start."""
-
-    @staticmethod
-    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
-        return [*plugins, MsgspecDIPlugin()]
-
-
 def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     """Return the ASGI application. hub: replaces that of the settings. Raises InvalidCatalogError
     where the mounted catalog has a bad row, InvalidSettingsError where runs of one's own have."""
@@ -105,7 +95,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
 
     access = create_access(settings, shared)
     mcp = McpEndpoint(lambda: serve_mcp(settings, app)) if settings.mcp else None
-    app = _Application(
+    app = Application(
         route_handlers=[
             *CONTROLLERS,
             ToolsController,

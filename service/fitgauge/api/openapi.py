@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.spec import Components, License, Reference, Schema, SecurityScheme, Server
@@ -17,6 +16,7 @@ from litestar.utils.path import normalize_path
 from msgspec import Struct, inspect
 
 from fitgauge import __version__
+from fitgauge.api.application import Application
 from fitgauge.api.controllers import CONTROLLERS
 from fitgauge.api.dependencies import dependencies
 from fitgauge.api.media_types import NDJSON
@@ -142,9 +142,9 @@ class _JsonSchema(Schema):
 
 
 @cache
-def _application() -> Litestar:
+def _application() -> Application:
     """Return an application that is never served, for its routes and its document."""
-    return Litestar(
+    return Application(
         CONTROLLERS,
         request_class=ApiRequest,
         dependencies=dependencies(),
@@ -179,7 +179,7 @@ def _document() -> dict[str, Any]:
     return {**generated, "paths": paths}
 
 
-def _handlers(application: Litestar) -> list[tuple[str, HTTPRouteHandler]]:
+def _handlers(application: Application) -> list[tuple[str, HTTPRouteHandler]]:
     """Return each documented handler with its path, in the order of the controllers."""
     handlers = {
         str(handler.operation_id): (route.path_format, handler)

@@ -13,6 +13,7 @@ from litestar import Litestar
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from fitgauge.api import openapi
+from fitgauge.api.application import Application
 from fitgauge.api.controllers import CONTROLLERS
 from fitgauge.api.dependencies import dependencies
 from fitgauge.api.export import artefacts
@@ -195,4 +196,4 @@ def test_what_the_document_was_made_of_is_freed_when_it_is_encoded():
 
 
 def _applications():
-    return sum(type(each) is Litestar for each in gc.get_objects())
+    return sum(type(each) is Application for each in gc.get_objects())

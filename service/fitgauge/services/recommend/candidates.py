@@ -150,7 +150,7 @@ def _available(request: RecommendRequest, catalog: Catalog) -> Sequence[Accelera
     every = [
         one
         for one in catalog.all()
-        if (not vendors or one.vendor.lower() in vendors) and is_of(one, kinds)
+        if (not vendors or one.vendor.lower() in vendors) and (not kinds or is_of(one, kinds))
     ]
     if not every:
         raise InvalidRequestError(

@@ -18,7 +18,8 @@ from fitgauge.services.ask.machines import ENOUGH
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.operations import Reading
 from fitgauge.services.ask.reading import Reader
-from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
+from fitgauge.services.ask.request_fields import USUAL_FORMATS
+from fitgauge.services.ask.requests import fit_request, questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation, Understood
 from fitgauge.services.ask.topics import is_about
 from fitgauge.services.common.fit_schemas import FitAnswer

@@ -21,7 +21,8 @@ def test_a_distillation_trains_the_student_that_is_named(ask, text, model):
 def test_what_is_offloaded_is_held_to_the_memory_that_is_said_behind_it(ask, offload):
     answer = ask(f"Full fine-tune Qwen2.5-7B on 2x4090 with DeepSpeed ZeRO-3 {offload}, fits?")
     assert answer.understood.host_memory_gib == 64
-    assert answer.answer["summary"].startswith("It does not fit: What is offloaded needs 149")
+    assert answer.answer["verdict"] == "does_not_fit"
+    assert answer.answer["summary"].endswith("149.11 GiB in all: the machine has 64 GiB.")
 
 
 @pytest.mark.parametrize(

@@ -251,3 +251,15 @@ def test_an_error_is_mended_by_its_arguments_whatever_the_name_that_was_sent(cal
     with pytest.raises(ToolCallError) as raised:
         call(tool, **sent)
     assert call(tool, **{**sent, **raised.value.answer.send})["answer"]
+
+
+def test_what_is_offloaded_is_said_with_the_memory_of_the_machine(call):
+    """Before the change that fits."""
+    offloaded = {"model": "7b", "gpu": "RTX 4090", "method": "full", "offload": "cpu"}
+    whole = call("check_training_fit", **offloaded)
+    assert whole["answer"].endswith("It needs 138.2 GiB of host memory in addition.")
+    small = call("check_training_fit", **offloaded, ram="32GB")
+    assert small["verdict"] == "does_not_fit"
+    assert "138.2 GiB of host memory in addition: the machine has 32 GiB. Fix: " in small["answer"]
+    served = call("check_fit", model="70b", gpu="H100", options="cpu_offload_gib=80")
+    assert served["answer"].endswith("It needs 80.0 GiB of host memory in addition.")

@@ -9,6 +9,7 @@ import pytest
 
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.sizes import nominal_model
+from fitgauge.engine.quantity import GIB
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.defaults import with_defaults
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -190,6 +191,19 @@ def test_host_memory_is_said_per_gpu_and_in_all(train):
     assert (
         f"{offloaded.host_memory.total_bytes / 2**30:,.2f} GiB of host memory" in offloaded.change
     )
+
+
+def test_what_the_machine_does_not_hold_does_not_fit(train):
+    """Of the methods that are open the first that the machine holds is taken, and none of the
+    suggestions takes more."""
+    asked = {"model": "meta-llama/Llama-2-13b-hf", "gpu": "4x V100 32GB", "offload": "cpu"}
+    answer = train(**asked, method="full", host_memory_gib=64)
+    assert (answer.verdict, answer.fit_probability, answer.launch) == ("does_not_fit", 0, None)
+    assert answer.summary.endswith("GiB in all: the machine has 64 GiB.")
+    assert [one.verdict for one in answer.suggestions] == ["fits", "fits"]
+    assert all(one.host_memory.total_bytes < 64 * GIB for one in answer.suggestions)
+    assert train(**asked, method="full", host_memory_gib=512).verdict == "fits"
+    assert train(**asked, host_memory_gib=64).understood_as["method"] == "lora"
 
 
 def test_what_the_gpu_cannot_run_has_no_figures_and_no_command(train):

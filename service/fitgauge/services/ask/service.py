@@ -105,11 +105,6 @@ class AskService:
         except InvalidRequestError as error:
             if changes and (other := _instead(reading, request, error)) is not None:
                 result, remarks = await self._answered(*other, changes - 1)
-                if error.field == "host_memory_gib" and isinstance(result, TrainingAnswer):
-                    summary = f"It does not fit: {error.detail} With more, {result.summary}"
-                    result = structs.replace(
-                        result, verdict="does_not_fit", summary=summary, launch=None
-                    )
                 return result, [_advice(error), *remarks]
             if (fewest := await self._fewest(reading)) is None:
                 raise

@@ -35,11 +35,16 @@ def exceeds_host(host: HostMemory | None, host_memory_gib: float | None) -> bool
     return a_machine > _LARGEST_HOST_GIB * GIB
 
 
-def check_host(host: HostMemory | None, host_memory_gib: float | None) -> None:
-    """Raise InvalidRequestError where the request itself offloads more than the machine holds."""
+def lacks_host(host: HostMemory | None, host_memory_gib: float | None) -> bool:
+    """Return whether the request itself offloads more than the machine has."""
     if host is None or host_memory_gib is None:
-        return
-    if host.total_bytes > host_memory_gib * GIB:
+        return False
+    return host.total_bytes > host_memory_gib * GIB
+
+
+def check_host(host: HostMemory | None, host_memory_gib: float | None) -> None:
+    """Raise InvalidRequestError where the request itself offloads more than the machine has."""
+    if host is not None and lacks_host(host, host_memory_gib):
         raise InvalidRequestError(
             f"What is offloaded needs {gib(host.total_bytes)} of host memory; `host_memory_gib` is"
             f" {host_memory_gib:g}.",

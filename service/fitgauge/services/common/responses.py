@@ -12,6 +12,7 @@ from fitgauge.engine.serving.estimate import Estimate, StageEstimate
 from fitgauge.engine.serving.fit import ServingLimits, Verdict
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.services.common.fit_schemas import LimitedBy, PerGpu
+from fitgauge.services.common.host_memory import lacks_host
 from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.schemas import GpuAnswer, ModelAnswer, Suggestion, TermAnswer
 from fitgauge.services.common.smallest import change_here, change_to_fit
@@ -151,10 +152,13 @@ def summary(
     return f"{head}{needs}, {who} {gib(estimate.budget.expected)}. {why}{end}"
 
 
-def host_in_words(host: HostMemory) -> str:
-    """Return how much host memory the offloaded part needs, per GPU and in all."""
+def host_in_words(host: HostMemory, machine_gib: float | None = None) -> str:
+    """Return how much host memory the offloaded part needs, per GPU and in all. machine_gib: what
+    the machine has, which is said where it is too little."""
     tokens = host.kv_cache_tokens
     holds = f", for {tokens:,} tokens of offloaded KV cache" if isinstance(tokens, int) else ""
+    if lacks_host(host, machine_gib):
+        holds += f": the machine has {machine_gib:g} GiB"
     if host.total_bytes == host.per_gpu_bytes:
         return f"It needs {gib(host.total_bytes)} of host memory in addition{holds}."
     return (

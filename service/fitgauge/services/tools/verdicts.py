@@ -3,6 +3,7 @@
 from msgspec import UNSET
 
 from fitgauge.services.common.fit_schemas import FitAnswer, PerGpu
+from fitgauge.services.common.responses import host_in_words
 from fitgauge.services.common.schemas import GpuAnswer, Verdict
 from fitgauge.services.common.speed_schemas import SpeedAnswer
 from fitgauge.services.fit.echo import OF_THE_SPEED
@@ -82,7 +83,7 @@ def fit_answer(
         if isinstance(requests, int) and requests > 1:
             load += f" x {requests:,} requests"
         subject = _served(answer, answer.gpu, quantization)
-        short.answer = _sentence(subject, short, load, answer.fit_probability)
+        short.answer = _sentence(subject, short, load, answer)
     if answer.speed is not None and OF_THE_SPEED & understood.keys():
         _speed(short, answer.speed)
     return bounded(short)
@@ -139,13 +140,22 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
             f"{subject} on {gpus(answer.gpu)}",
             short,
             f"with {batch} x {length:,} tokens" if isinstance(length, int) else "as asked",
-            answer.fit_probability,
+            answer,
         )
         short.answer += one_decimal(around_in_words(answer))
     first = [*call.notes, *readings(answer.read_as)]
     short.assumed = unrepeated([*first, *assumed(answer.assumed, _TRAINING_FIELDS)]) or UNSET
     short.warnings = shown_warnings(answer.warnings) or UNSET
     return bounded(short)
+
+
+def _of_host(answer: FitAnswer | TrainingAnswer) -> str:
+    """Return the host memory that an answer needs, as a sentence without its end."""
+    if answer.host_memory is None:
+        return ""
+    machine = answer.understood_as.get("host_memory_gib")
+    has = float(machine) if isinstance(machine, int | float) else None
+    return f". {one_decimal(host_in_words(answer.host_memory, has))}".removesuffix(".")
 
 
 def _speed(short: ToolAnswer, speed: SpeedAnswer) -> None:
@@ -181,7 +191,9 @@ def _sizes(short: ToolAnswer, answer: FitAnswer | TrainingAnswer) -> None:
     short.parts_gib = parts(answer.terms, gib(needs.expected))
 
 
-def _sentence(subject: str, short: ToolAnswer, load: str, probability: float | None) -> str:
+def _sentence(
+    subject: str, short: ToolAnswer, load: str, answer: FitAnswer | TrainingAnswer
+) -> str:
     """Return the answer in words, with the figures of the fields."""
     each = " per GPU" if short.gpu_count is not UNSET and short.gpu_count > 1 else ""
     if isinstance(short.gpu, str) and " + " in short.gpu:
@@ -190,8 +202,8 @@ def _sentence(subject: str, short: ToolAnswer, load: str, probability: float | N
         text = f"{subject}: needs {short.needs_gib:,} GiB{each} {load}, {short.usable_gib:,} usable"
     else:
         text = f"{subject}: {short.needs_gib:,} of {short.usable_gib:,} GiB{each} {load}"
-    if short.verdict == "tight" and probability is not None:
-        text += f"; {probability:.0%} likely"
+    if short.verdict == "tight" and answer.fit_probability is not None:
+        text += f"; {answer.fit_probability:.0%} likely"
     if short.max_context is not UNSET:
         text += f"; {short.max_context:,} tokens at most"
         if short.max_concurrency is not UNSET:
@@ -203,6 +215,7 @@ def _sentence(subject: str, short: ToolAnswer, load: str, probability: float | N
         text += f"; {most} sequence{'s' if most > 1 else ''} at most"
         if short.max_sequence_length is not UNSET:
             text += f", or of {short.max_sequence_length:,} tokens"
+    text += _of_host(answer)
     if isinstance(short.fixes, list) and short.verdict != "fits":
         first = short.fixes[0]
         text += f". Fix: {first.change} ({first.needs_gib:,} GiB)"

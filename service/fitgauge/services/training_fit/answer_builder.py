@@ -12,7 +12,6 @@ from fitgauge.engine.quantity import GIB
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common import responses
 from fitgauge.services.common.fit_schemas import Limits
-from fitgauge.services.common.host_memory import check_host
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
 from fitgauge.services.common.unsupported import IMPOSSIBLE, sentence
@@ -68,7 +67,7 @@ class AnswerBuilder:
         return "unsupported" if self._refused else self._trained.verdict
 
     def answer(self) -> TrainingAnswer:
-        """Return the answer. Raises InvalidRequestError where the host's memory is too small."""
+        """Return the answer."""
         request, subject, trained = self._request, self._subject, self._trained
         model, accelerator = subject.model, subject.accelerator
         gpus = responses.gpu_count_in_words(accelerator, subject.count)
@@ -103,7 +102,6 @@ class AnswerBuilder:
             read_as=list(self._readings()),
             saved=saved_segments(model.spec, trained.workload) if self._is_full else UNSET,
         )
-        check_host(trained.host_memory, request.host_memory_gib)
         if self._refused:
             answer.summary = (
                 f"{model.id} cannot be trained this way on {gpus}: {sentence(self._refused)}"

@@ -121,7 +121,7 @@ class TrainingEstimator:
             )
         memory = training_probability(fullest(stages).demand, accelerator.usable, self.profile)
         probability = min(startup_probability, memory)
-        return TrainingEstimate(
+        trained = TrainingEstimate(
             workload,
             setup,
             stages,
@@ -131,6 +131,9 @@ class TrainingEstimator:
             request,
             "budget" if startup_probability < memory else "device",
         )
+        if trained.lacks_host:
+            return replace(trained, probability=0.0, verdict=verdict(0.0))
+        return trained
 
     def _check_method(
         self, request: TrainingRequest, method: Method, subject: Subject

@@ -117,8 +117,10 @@ def summary(
             f"the {rollout.memory_utilization:.0%} of the GPU that {rollout.engine} gets for"
             " sampling decide"
         )
-    host = trained.host_memory
-    end = f" {responses.host_in_words(host)}" if host else ""
+    host, machine = trained.host_memory, trained.request.host_memory_gib
+    end = f" {responses.host_in_words(host, machine)}" if host else ""
+    if trained.lacks_host:
+        decides = "the machine's memory decides"
     if trained.verdict == "fits":
         peak = _WHEN[max(fullest.phases, key=lambda name: fullest.phases[name])]
         shown = gib(fullest.shown.expected)

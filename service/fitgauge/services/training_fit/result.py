@@ -8,6 +8,7 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common.fit_schemas import LimitedBy
+from fitgauge.services.common.host_memory import lacks_host
 from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.training_fit.launchers.registry import tool_of
 from fitgauge.services.training_fit.launchers.tool import Default, Tool
@@ -69,6 +70,11 @@ class TrainingEstimate:
             return None
         ranks = self.workload.gpus // len(sizes)
         return HostMemory(per_gpu_bytes=max(sizes), total_bytes=ranks * sum(sizes))
+
+    @property
+    def lacks_host(self) -> bool:
+        """Whether the machine's memory does not hold what is offloaded."""
+        return lacks_host(self.host_memory, self.request.host_memory_gib)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,12 @@ where people's names for it stand."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import NamedTuple
 
-import msgspec
-
+from fitgauge.catalog import tables
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.errors import UnknownAcceleratorError
-
-_DATA = files("fitgauge.catalog") / "data"
 
 
 class Pattern(NamedTuple):
@@ -57,24 +53,14 @@ class Accelerators(NamedTuple):
 def load() -> Accelerators:
     """Return those that are bundled, read once; unknown fields, missing ones and wrong types are
     refused."""
-    decoder = msgspec.json.Decoder(Accelerator)
-    by_id = {
-        row.id: row
-        for row in map(decoder.decode, (_DATA / "accelerators.jsonl").read_bytes().splitlines())
-    }
-    return Accelerators(
-        by_id=MappingProxyType(by_id),
-        patterns=tuple(_patterns((_DATA / "accelerator_names.tsv").read_text("utf-8"), by_id)),
-    )
+    by_id = {row.id: row for row in tables.records("accelerators", Accelerator)}
+    return Accelerators(by_id=MappingProxyType(by_id), patterns=tuple(_patterns(by_id)))
 
 
-def _patterns(table: str, by_id: Mapping[str, Accelerator]) -> Iterator[Pattern]:
+def _patterns(by_id: Mapping[str, Accelerator]) -> Iterator[Pattern]:
     """Yield the lines of data/accelerator_names.tsv: an id, then patterns, where a [word] may be
     left out."""
-    for line in table.splitlines():
-        if line.startswith("#"):
-            continue
-        accelerator_id, *spellings = line.split("\t")
+    for accelerator_id, *spellings in tables.rows("accelerator_names"):
         for spelling in spellings:
             words = spelling.split()
             needed = frozenset(word for word in words if not word.startswith("["))

@@ -1,15 +1,13 @@
 """How far estimates are off, against measured runs: the headline of docs/ACCURACY.md."""
 
 from functools import cache
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Struct
 
+from fitgauge.catalog import tables
 from fitgauge.field_docs import doc
-
-_FILE = Path(__file__).parent / "data" / "accuracy.json"
 
 
 class AccuracyFigure(Struct, frozen=True, kw_only=True):
@@ -28,4 +26,5 @@ class AccuracyFigure(Struct, frozen=True, kw_only=True):
 @cache
 def accuracy() -> tuple[AccuracyFigure, ...]:
     """Return the figures, as `make accuracy` computed them last."""
-    return msgspec.json.decode(_FILE.read_bytes(), type=tuple[AccuracyFigure, ...])
+    raw = (tables.DATA / "accuracy.json").read_bytes()
+    return msgspec.json.decode(raw, type=tuple[AccuracyFigure, ...])

@@ -6,12 +6,10 @@ row a line."""
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
+from fitgauge.catalog import tables
 from fitgauge.engine.serving.engine_facts import CheckpointKind
-
-_TABLE = files("fitgauge.catalog") / "data" / "checkpoints.tsv"
 
 
 class PublishedCheckpoint(NamedTuple):
@@ -44,9 +42,7 @@ def tagged(tag: str) -> PublishedCheckpoint | None:
 @cache
 def rows() -> tuple[PublishedCheckpoint, ...]:
     """Return the table."""
-    return tuple(
-        PublishedCheckpoint(*line.split("\t")) for line in _TABLE.read_text("utf-8").splitlines()
-    )
+    return tuple(PublishedCheckpoint(*row) for row in tables.rows("checkpoints"))
 
 
 @cache

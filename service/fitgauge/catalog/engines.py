@@ -6,12 +6,12 @@ The first row of an engine is whole; each later one holds what is not as in the 
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
+from fitgauge.catalog import tables
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.errors import InvalidRequestError
 
@@ -99,7 +99,7 @@ class Engines:
 @cache
 def load_engines() -> Engines:
     """Return the bundled profiles; unknown fields, missing ones and wrong types are refused."""
-    raw = files("fitgauge.catalog").joinpath("data/engines.json").read_bytes()
+    raw = (tables.DATA / "engines.json").read_bytes()
     return Engines(
         msgspec.convert(whole(msgspec.json.decode(raw, type=list[Row])), tuple[EngineProfile, ...])
     )

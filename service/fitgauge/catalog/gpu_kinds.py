@@ -4,9 +4,9 @@ is a choice of, what finds its GPUs, how it is written and the source: data/gpu_
 import re
 from collections.abc import Callable, Collection
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
+from fitgauge.catalog import tables
 from fitgauge.engine.accelerator import Accelerator
 
 
@@ -53,9 +53,7 @@ def is_of(accelerator: Accelerator, names: Collection[str]) -> bool:
 
 @cache
 def _kinds() -> tuple[_Kind, ...]:
-    table = (files("fitgauge.catalog") / "data" / "gpu_kinds.tsv").read_text("utf-8")
-    rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
     return tuple(
         _Kind(name, choice, re.compile(gpus), re.compile(rf"\b(?:{words})\b", re.IGNORECASE))
-        for name, choice, gpus, words, _ in rows
+        for name, choice, gpus, words, _ in tables.rows("gpu_kinds")
     )

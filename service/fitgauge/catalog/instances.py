@@ -7,15 +7,13 @@ that the source lists."""
 import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from itertools import groupby
 from types import MappingProxyType
 
 import msgspec
 
+from fitgauge.catalog import tables
 from fitgauge.engine.accelerator import USUAL_NODE
-
-_DATA = files("fitgauge.catalog") / "data"
 
 CLOUD_NAMES = {
     "amazon": "aws", "amazonwebservices": "aws", "ec2": "aws", "sagemaker": "aws", "google": "gcp",
@@ -330,5 +328,4 @@ def _price(of: Offer | Rental) -> float:
 @cache
 def load() -> Offers:
     """Return the offers, read once; unknown fields, missing ones and wrong types are refused."""
-    decoder = msgspec.json.Decoder(Offer)
-    return Offers(map(decoder.decode, (_DATA / "instances.jsonl").read_bytes().splitlines()))
+    return Offers(tables.records("instances", Offer))

@@ -5,9 +5,9 @@ Every pattern is linear in the length of the text."""
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
+from fitgauge.catalog import tables
 from fitgauge.catalog.format_names import take_formats
 
 _TUNED = frozenset({"instruct", "chat", "it", "tuned", "sft"})
@@ -148,9 +148,7 @@ def in_latin(text: str) -> str:
 def _family_names() -> tuple[Mapping[str, str], re.Pattern[str]]:
     """Return data/family_names.tsv, and what matches its names, the longest first; no syllable of
     Hangul stands before one."""
-    table = (files("fitgauge.catalog") / "data" / "family_names.tsv").read_text("utf-8")
-    rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
-    names = {row[0]: row[1] for row in rows}
+    names = {row[0]: row[1] for row in tables.rows("family_names")}
     written = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     return names, re.compile(rf"(?<![\uac00-\ud7a3])(?:{written})")
 

@@ -2,18 +2,14 @@
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
+
+from fitgauge.catalog import tables
 
 
 @cache
 def load() -> Mapping[str, tuple[str, str]]:
-    """Return (Key, value) of the label by accelerator id, read once. GPUs whose label is not
-    was seen to print are missing."""
-    lines = (
-        files("fitgauge.catalog").joinpath("data/node_labels.tsv").read_text("utf-8").splitlines()
-    )
-    rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    return MappingProxyType(
-        {accelerator_id: (key, value) for accelerator_id, key, value, _ in rows}
-    )
+    """Return (Key, value) of the label by accelerator id, read once. GPUs whose label was not
+    seen are missing."""
+    labels = {gpu: (key, value) for gpu, key, value, _ in tables.rows("node_labels")}
+    return MappingProxyType(labels)

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
+
+from fitgauge.catalog import tables
 
 
 class OtherEngine(NamedTuple):
@@ -29,10 +30,8 @@ def other_engine(text: str) -> OtherEngine | None:
 
 @cache
 def _table() -> Mapping[str, OtherEngine]:
-    table = (files("fitgauge.catalog") / "data" / "other_engines.tsv").read_text("utf-8")
-    rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
     return {
         word: OtherEngine(title, does, instead or None)
-        for words, title, does, instead, _ in rows
+        for words, title, does, instead, _ in tables.rows("other_engines")
         for word in words.split(",")
     }

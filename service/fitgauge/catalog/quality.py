@@ -3,13 +3,13 @@ with its source."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from statistics import median
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from fitgauge.catalog import tables
 from fitgauge.engine.quantization.requested import canonical_name
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
@@ -68,8 +68,7 @@ def recovery(quantization: str, engine: EngineName) -> Recovery | None:
 def load() -> Mapping[str, Recovery]:
     """Return the measurements by format, read once; unknown fields, missing ones and wrong types
     are refused."""
-    raw = files("fitgauge.catalog").joinpath("data/quality.jsonl").read_bytes()
-    rows = list(map(msgspec.json.Decoder(Measurement).decode, raw.splitlines()))
+    rows = tables.records("quality", Measurement)
     return MappingProxyType(
         {
             name: _summed(row for row in rows if row.quantization == name)

@@ -2,8 +2,9 @@
 figure."""
 
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
+
+from fitgauge.catalog import tables
 
 _FIRST_YEAR = 2019
 _UNKNOWN = "2023-01"
@@ -22,6 +23,4 @@ def release_month(model_id: str) -> int:
 @cache
 def load() -> MappingProxyType[str, str]:
     """Return the months by parts of names, read once."""
-    table = (files("fitgauge.catalog") / "data" / "model_releases.tsv").read_text("utf-8")
-    rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
-    return MappingProxyType({part: month for part, month, _ in rows})
+    return MappingProxyType({part: month for part, month, _ in tables.rows("model_releases")})

@@ -3,9 +3,9 @@ those whose weights are not published, data/closed_models.tsv."""
 
 import re
 from functools import cache
-from importlib.resources import files
 from itertools import islice
 
+from fitgauge.catalog import tables
 from fitgauge.catalog.name_parts import DESCRIPTIVE
 
 _SEPARATORS = re.compile(r"[^a-z0-9.]+|(?<=[a-z])\.?(?=\d)")
@@ -66,20 +66,16 @@ def _words(text: str) -> str:
     return " ".join(_SEPARATORS.split(text.lower()))
 
 
-def _lines(name: str) -> list[str]:
-    table = (files("fitgauge.catalog") / "data" / name).read_text("utf-8")
-    return [line for line in table.splitlines() if not line.startswith("#")]
-
-
 @cache
 def _generators() -> tuple[tuple[str, str], ...]:
-    rows = (line.split("\t") for line in _lines("out_of_scope.tsv"))
-    return tuple((_words(words), does) for words, does in rows)
+    return tuple((_words(words), does) for words, does in tables.rows("out_of_scope"))
 
 
 @cache
 def _closed() -> dict[tuple[str, ...], str | None]:
     """Return the closed models, the longer names first, with the sizes that are published."""
-    rows = (line.partition("\t") for line in _lines("closed_models.tsv"))
-    sizes = {tuple(_words(name).split()): size or None for name, _, size in rows}
+    sizes = {
+        tuple(_words(row[0]).split()): row[1] if len(row) > 1 else None
+        for row in tables.rows("closed_models")
+    }
     return dict(sorted(sizes.items(), key=lambda row: len(row[0]), reverse=True))

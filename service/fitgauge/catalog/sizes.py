@@ -2,10 +2,10 @@
 
 import re
 from functools import cache
-from importlib.resources import files
 from math import exp, log
 from typing import NamedTuple
 
+from fitgauge.catalog import tables
 from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
@@ -16,7 +16,6 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([mbt])\s*(?:model|params|parameters)?
 _SCALE = {"m": 10**6, "b": 10**9, "t": 10**12}
 _SMALLEST, _LARGEST = 10**6, 10**13
 
-_DATA = files("fitgauge.catalog") / "data"
 
 _DEPTH_EXPONENT = 1 / 3
 """Layers of models larger or smaller than all that are named grow with this power of the
@@ -57,9 +56,9 @@ class Shape(NamedTuple):
 @cache
 def shapes() -> tuple[Shape, ...]:
     """Return the named models, the smallest first."""
-    table = (_DATA / "sizes.tsv").read_text("utf-8")
-    rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
-    named = (Shape(_parameters(row[0]), row[1], *map(int, row[2:9])) for row in rows)
+    named = (
+        Shape(_parameters(row[0]), row[1], *map(int, row[2:9])) for row in tables.rows("sizes")
+    )
     return tuple(sorted(named))
 
 

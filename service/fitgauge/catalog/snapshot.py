@@ -8,12 +8,11 @@ A line is decoded only when it is asked for: the index holds the place of every 
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
-from fitgauge.catalog import variants
+from fitgauge.catalog import tables, variants
 from fitgauge.catalog.checkpoints import tagged
 from fitgauge.catalog.model_names import Footprint, ModelReading, Names
 from fitgauge.catalog.name_parts import Name, says_all
@@ -26,7 +25,6 @@ from fitgauge.engine.quantization.gguf import gguf_scheme, half_scheme
 from fitgauge.engine.serving.language_model import language_model
 from fitgauge.engine.weights.sharding import stored_bytes
 
-_DATA = files("fitgauge.catalog") / "data"
 _SHAPE = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "kv_lora_rank")
 """Keys of a config that the size of the KV cache follows from."""
 
@@ -281,9 +279,9 @@ class Snapshot:
     @cached_property
     def _files(self) -> tuple[bytearray, int]:
         """Both files, one behind the other, and where the second begins."""
-        lines = bytearray((_DATA / "models.jsonl").read_bytes())
+        lines = bytearray((tables.DATA / "models.jsonl").read_bytes())
         own = len(lines)
-        lines += (_DATA / "models_derived.jsonl").read_bytes()
+        lines += (tables.DATA / "models_derived.jsonl").read_bytes()
         return lines, own
 
     @property
@@ -367,16 +365,13 @@ class Snapshot:
     def _nicknames(self) -> dict[frozenset[str], str]:
         """Ids by the words of what people call them: data/nicknames.tsv, a nickname, an id and a
         source a line. One with a size is of that size alone, where it is written in words."""
-        table = (_DATA / "nicknames.tsv").read_text("utf-8")
-        rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
-        return {frozenset(_WORD.findall(nickname)): model_id for nickname, model_id, _ in rows}
+        return {
+            frozenset(_WORD.findall(nickname)): model_id
+            for nickname, model_id, _ in tables.rows("nicknames")
+        }
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
         """Ids that were renamed, and mirrors of the same weights: data/model_aliases.tsv, an
         alias and an id a line."""
-        table = (_DATA / "model_aliases.tsv").read_text("utf-8")
-        return {
-            alias.lower(): model_id
-            for alias, model_id in (line.split("\t") for line in table.splitlines())
-        }
+        return {alias.lower(): model_id for alias, model_id in tables.rows("model_aliases")}

@@ -4,12 +4,12 @@ one request alone, data/text_speeds.jsonl of batches of texts, one run a line wi
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import NamedTuple
 
-from msgspec import Struct, json
+from msgspec import Struct
 
+from fitgauge.catalog import tables
 from fitgauge.engine.performance.load import Load
 
 
@@ -111,10 +111,8 @@ def load() -> Mapping[Deployed, Sequence[SpeedRun]]:
     """Return the published runs by deployment, read once; missing fields and wrong types are
     refused."""
     runs: defaultdict[Deployed, list[SpeedRun]] = defaultdict(list)
-    decoder = json.Decoder(SpeedRun)
     for name in ("load_speeds", "decode_speeds"):
-        raw = files("fitgauge.catalog").joinpath(f"data/{name}.jsonl").read_bytes()
-        for run in map(decoder.decode, raw.splitlines()):
+        for run in tables.records(name, SpeedRun):
             runs[Deployed(run.parameters, run.accelerator, run.tensor_parallel)].append(run)
     return MappingProxyType(runs)
 
@@ -122,5 +120,4 @@ def load() -> Mapping[Deployed, Sequence[SpeedRun]]:
 @cache
 def text_runs() -> Sequence[TextRun]:
     """Return the published batches, read once; missing fields and wrong types are refused."""
-    raw = files("fitgauge.catalog").joinpath("data/text_speeds.jsonl").read_bytes()
-    return tuple(map(json.Decoder(TextRun).decode, raw.splitlines()))
+    return tuple(tables.records("text_speeds", TextRun))

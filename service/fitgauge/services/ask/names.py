@@ -4,11 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
-from importlib.resources import files
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
+from fitgauge.catalog import tables
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.gpu_names import VENDORS
@@ -345,8 +345,7 @@ def _tells(word: str) -> bool:
 def _english_words() -> frozenset[str]:
     """Return the words of the language that begin names of models. Source: SCOWL, American
     English, size 50 (wordlist.aspell.net); tools/english_words.py writes them."""
-    table = files("fitgauge.catalog") / "data" / "english_words.txt"
-    return frozenset(table.read_text("utf-8").split())
+    return frozenset((tables.DATA / "english_words.txt").read_text("utf-8").split())
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from types import MappingProxyType
 
+from fitgauge.catalog import tables
 from fitgauge.engine.serving.registry import ENGINES
 
 Phrase = tuple[str, ...]
@@ -18,8 +19,7 @@ Meaning = tuple[str, str | None]
 
 def rows(name: str) -> list[list[str]]:
     """Return the cells of each row of a table; lines with a number sign are comments."""
-    text = (files("fitgauge.services.ask") / f"{name}.tsv").read_text("utf-8")
-    return [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+    return tables.cells(files("fitgauge.services.ask") / f"{name}.tsv")
 
 
 _ROWS = [

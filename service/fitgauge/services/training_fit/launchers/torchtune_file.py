@@ -3,9 +3,9 @@ Source: torchtune 0.7, recipes/configs and the keys that recipes/*.py read."""
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
+from fitgauge.catalog import tables
 from fitgauge.services.common.shell import joined
 
 Settings = dict[str, Any]
@@ -134,9 +134,7 @@ def _checkpoint_files(first: str) -> Settings | list[str]:
 
 @cache
 def _models() -> Mapping[str, TunedModel]:
-    table = (files("fitgauge.catalog") / "data" / "torchtune.tsv").read_text("utf-8")
-    rows = [line.split("\t") for line in table.splitlines() if not line.startswith("#")]
-    return {_key(row[0]): _model(*row) for row in rows}
+    return {_key(row[0]): _model(*row) for row in tables.rows("torchtune")}
 
 
 def _model(

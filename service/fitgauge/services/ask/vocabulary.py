@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from fitgauge.catalog import tables
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.training_fit.launchers.registry import TOOLS
 
 Phrase = tuple[str, ...]
 """Latin words in small letters, without what separates them: ("max", "model", "len")."""
@@ -35,6 +36,7 @@ def _texts(kind: str, *, latin: bool) -> tuple[str, ...]:
 
 PHRASES: Mapping[Phrase, Meaning] = MappingProxyType(
     {tuple(text.split()): ("ENGINE", row.name) for row in ENGINES.values() for text in row.phrases}
+    | {tuple(text.split()): ("TRAINER", tool.name) for tool in TOOLS for text in tool.phrases}
     | {
         phrase: (kind, name)
         for kind, name, text in _ROWS

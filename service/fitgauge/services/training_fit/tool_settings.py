@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.training_fit.launchers import registry
+from fitgauge.services.training_fit.launchers.torchtune import RECIPE_NAME
+from fitgauge.services.training_fit.launchers.trl import TRL
 from fitgauge.services.training_fit.setting_names import FIELDS, MEANINGS, Read
 from fitgauge.services.training_fit.settings_together import put_together
 
@@ -44,30 +47,16 @@ _TRAINERS = re.compile(
     r"|\b(?P<class>DPO|KTO|GRPO|RLOO|ORPO|Reward)(?:Config|Trainer)\b"
 )
 """What trains by another algorithm than sft: TRL's scripts and classes."""
-_RECIPE = r"_(?:finetune|dpo)_(?:distributed|single_device)\b"
-"""torchtune's recipes, behind the method."""
 _SIGNS: Mapping[tuple[str, str], re.Pattern[str]] = {
-    ("trainer", "unsloth"): re.compile(r"\bFastLanguageModel\b|\bunsloth\b", re.IGNORECASE),
-    ("trainer", "axolotl"): re.compile(r"\baxolotl\b|^sequence_len:|^base_model:", re.M | re.I),
-    ("trainer", "llama-factory"): re.compile(r"\bllama-?_?factory|\bfinetuning_type\b", re.I),
-    ("trainer", "ms-swift"): re.compile(r"\bswift (?:sft|rlhf|pt)\b"),
-    ("trainer", "torchtune"): re.compile(rf"\btune run\b|\btorchtune\b|{_RECIPE}", re.IGNORECASE),
-    ("trainer", "torchtitan"): re.compile(r"\btorchtitan\b|\brun_train\.sh\b", re.IGNORECASE),
-    ("trainer", "litgpt"): re.compile(r"\blitgpt\b", re.IGNORECASE),
-    ("trainer", "nemo-automodel"): re.compile(r"\bnemo_automodel\b|\bautomodel \S+\.ya?ml\b"),
-    ("trainer", "nemo"): re.compile(r"\bmegatron\.bridge\b"),
-    ("trainer", "verl"): re.compile(r"\bactor_rollout_ref\.|\bverl\.trainer\b"),
-    ("trainer", "openrlhf"): re.compile(r"\bopenrlhf\.cli\b"),
     ("framework", "megatron"): re.compile(r"\bpretrain_gpt\.py\b|\bmegatron (?:sft|rlhf|pt)\b"),
-    ("trainer", "trl"): re.compile(r"\btrl\.scripts\.|\btrl (?:sft|dpo|kto|grpo|reward)\b"),
-    ("method", "lora"): re.compile(rf"\blora{_RECIPE}|\bLoraConfig\(|\bget_peft_model\("),
-    ("method", "full"): re.compile(rf"\bfull{_RECIPE}|\bpretrain_gpt\.py\b"),
+    ("method", "lora"): re.compile(rf"\blora{RECIPE_NAME}|\bLoraConfig\(|\bget_peft_model\("),
+    ("method", "full"): re.compile(rf"\bfull{RECIPE_NAME}|\bpretrain_gpt\.py\b"),
     ("activation_checkpointing", "none"): re.compile(
         r"\A(?!.*gradient_checkpointing).*?\bopenrlhf\.cli\b", re.DOTALL
     ),
     ("offload", "optimizer"): re.compile(r"\boffload_optimizer\b(?![^\n]{0,30}\bnone\b)"),
 }
-"""What only a tool's own text has, the most telling first."""
+"""What only such a text has."""
 
 
 def tool_settings(text: str, gpus: int | None = None) -> dict[str, object]:
@@ -92,11 +81,18 @@ def tool_settings(text: str, gpus: int | None = None) -> dict[str, object]:
         fields.setdefault("algorithm", (trainer["script"] or trainer["class"]).lower())
     if fields.get("algorithm", "sft") != "sft":
         fields.pop("packed", None)  # of supervised training alone
-    if fields or _TRAINERS.search(text) or re.search(_RECIPE, text):
-        for (field, value), sign in _SIGNS.items():
+    if fields or _TRAINERS.search(text) or re.search(RECIPE_NAME, text):
+        for (field, value), sign in (*_tools(), *_SIGNS.items()):
             if field not in fields and sign.search(text):
                 fields[field] = value
     return put_together(fields, gpus)
+
+
+def _tools() -> Iterator[tuple[tuple[str, str], re.Pattern[str]]]:
+    """Yield the tools with their signs, TRL last: others build on it."""
+    for tool in sorted(registry.TOOLS, key=lambda tool: tool is TRL):
+        if tool.sign is not None:
+            yield ("trainer", tool.name), tool.sign
 
 
 def _in_brackets(text: str) -> str:

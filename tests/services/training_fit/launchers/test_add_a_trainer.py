@@ -1,6 +1,7 @@
 """A training tool is one row: what a new one needs, added from outside the package."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -9,6 +10,7 @@ from fitgauge.services.training_fit.launchers.config_files import config_files
 from fitgauge.services.training_fit.launchers.tool import Default, Tool
 from fitgauge.services.training_fit.launchers.words_as_files import flags_of, settings_file
 from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.tool_settings import tool_settings
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 from notes import codes
 
@@ -19,6 +21,8 @@ TOY = Tool(
     framework="transformers",
     framework_on_several="fsdp",
     aliases=("toy",),
+    phrases=("toy tuner",),
+    sign=re.compile(r"\btoy sft\b"),
     algorithms=frozenset({"sft", "dpo"}),
     command=lambda model, workload, setup: (
         f"toy {setup.algorithm} {model.id} --batch {workload.micro_batch_size}"
@@ -60,6 +64,11 @@ def test_a_new_tool_is_one_row_with_names_defaults_command_and_files(train, fiel
     assumed = {assumption.field: assumption for assumption in answer.assumed}
     assert (assumed["optimizer"].value, assumed["lora_rank"].value) == ("lion", 4)
     assert "ToyTuner 0.1" in assumed["optimizer"].message
+
+
+def test_a_new_tools_pasted_command_is_read_as_its_own(train):
+    pasted = train(trainer="toy tuner").launch.command + " --lora_r 8"
+    assert tool_settings(pasted) == {"trainer": "toy-tuner", "lora_rank": 8}
 
 
 def test_a_new_tool_trains_on_several_gpus_under_the_framework_that_its_row_names(train):

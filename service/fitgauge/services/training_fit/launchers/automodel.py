@@ -2,6 +2,8 @@
 August 2026, examples/llm_finetune; nemo_automodel/components/distributed/config.py;
 nemo_automodel/components/_peft/lora.py, PeftConfig; README.md, overrides on the command line."""
 
+import re
+
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -145,12 +147,13 @@ def _distributed(workload: TrainingWorkload) -> dict[str, object]:
 AUTOMODEL = Tool(
     name="nemo-automodel",
     title="NeMo Automodel",
+    phrases=("nemo automodel", "automodel"),
+    sign=re.compile(r"\bnemo_automodel\b|\bautomodel \S+\.ya?ml\b"),
     version="main of August 2026",
     selective=True,
     writer="other",
     framework="transformers",
     framework_on_several="fsdp",
-    aliases=("automodel",),
     command=automodel_command,
     run_names=RunNames(
         "flags",

@@ -1,6 +1,7 @@
 """axolotl: one YAML. Source: axolotl 0.18, src/axolotl/utils/schemas/config.py, peft.py,
 fsdp.py; docs/cli.qmd."""
 
+import re
 from collections.abc import Iterator
 
 from fitgauge.engine.model.model import Model
@@ -183,6 +184,8 @@ AXOLOTL = Tool(
     name="axolotl",
     packs=True,
     title="axolotl",
+    phrases=("axolotl",),
+    sign=re.compile(r"\baxolotl\b|^sequence_len:|^base_model:", re.M | re.I),
     version="0.18",
     loads_by_transformers=True,
     framework="transformers",

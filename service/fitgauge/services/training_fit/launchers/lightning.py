@@ -5,10 +5,11 @@ from fitgauge.services.training_fit.launchers.tool import Default, Tool
 LIGHTNING = Tool(
     name="lightning",
     title="Lightning",
+    phrases=("pytorch lightning", "lightning trainer", "lightning fabric", "lightning ai"),
     version="2.6",
     writer="other",
     framework="transformers",
-    aliases=("pytorchlightning", "lightningfabric", "fabric"),
+    aliases=("fabric",),
     defaults=(
         Default("precision", "fp32", "src/lightning/fabric/connector.py, precision: 32-true"),
     ),

@@ -1,6 +1,7 @@
 """LitGPT: flags of `litgpt finetune_*`. Source: litgpt 0.5, litgpt/finetune/full.py and lora.py,
 litgpt/args.py."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from fitgauge.engine.model.model import Model
@@ -133,6 +134,8 @@ def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:
 LITGPT = Tool(
     name="litgpt",
     title="LitGPT",
+    phrases=("litgpt", "lit gpt"),
+    sign=re.compile(r"\blitgpt\b", re.IGNORECASE),
     version="0.5.13",
     writer="litgpt",
     framework="transformers",

@@ -1,5 +1,6 @@
 """LLaMA-Factory: one YAML. Source: LLaMA-Factory 0.9.6, src/llamafactory/hparams/*.py; examples."""
 
+import re
 from collections.abc import Iterator
 
 from fitgauge.engine.model.model import Model
@@ -116,6 +117,8 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
 LLAMA_FACTORY = Tool(
     name="llama-factory",
     title="LLaMA-Factory",
+    phrases=("llama factory", "llamafactory"),
+    sign=re.compile(r"\bllama-?_?factory|\bfinetuning_type\b", re.I),
     version="0.9.6",
     loads_by_transformers=True,
     framework="transformers",

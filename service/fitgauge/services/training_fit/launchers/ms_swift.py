@@ -1,6 +1,7 @@
 """ms-swift: flags of `swift sft` and `swift rlhf`. Source: ms-swift 4.6, swift/arguments;
 examples/train."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from fitgauge.engine.model.model import Model
@@ -161,6 +162,8 @@ MS_SWIFT = Tool(
     name="ms-swift",
     packs=True,
     title="ms-swift",
+    phrases=("ms swift", "msswift"),
+    sign=re.compile(r"\bswift (?:sft|rlhf|pt)\b"),
     version="4.6",
     loads_by_transformers=True,
     framework="transformers",

@@ -5,6 +5,8 @@ the settings: src/megatron/bridge/training/config.py, ConfigContainer, on Megatr
 transformer_config.py, optimizer_config.py and distributed_data_parallel_config.py; which of them a
 flag of Megatron-LM's is: scripts/translate_mlm_to_bridge.py."""
 
+import re
+
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import Part
 from fitgauge.engine.training.algorithms.setup import Setup
@@ -161,11 +163,12 @@ NEMO = Tool(
     name="nemo",
     packs=True,
     title="NeMo",
+    phrases=("nemo framework", "megatron bridge", "nvidia nemo"),
+    sign=re.compile(r"\bmegatron\.bridge\b"),
     version="Megatron-Bridge, main of August 2026",
     selective=True,
     writer="megatron",
     framework="megatron",
-    aliases=("nemoframework", "megatronbridge"),
     command=nemo_command,
     run_names=RunNames(
         "overrides", {"max_steps": "train.train_iters", "save_steps": "checkpoint.save_interval"}

@@ -1,6 +1,7 @@
 """OpenRLHF without sampling: flags of `openrlhf.cli.train_sft`. Source: openrlhf 0.11,
 openrlhf/cli/train_sft.py."""
 
+import re
 from collections.abc import Iterator
 
 from fitgauge.engine.model.model import Model
@@ -139,6 +140,8 @@ def openrlhf_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
 OPENRLHF = Tool(
     name="openrlhf",
     title="OpenRLHF",
+    phrases=("openrlhf", "open rlhf"),
+    sign=re.compile(r"\bopenrlhf\.cli\b"),
     version="0.11",
     writer="other",
     framework="deepspeed",

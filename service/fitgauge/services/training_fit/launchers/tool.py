@@ -188,7 +188,11 @@ class Tool:
     shards_with: tuple[Framework, ...] = ()
     """What divides states under it on several GPUs, besides `framework`."""
     aliases: tuple[str, ...] = ()
-    """Other names, in the form of `word_of`."""
+    """Names that no sentence has, in the form of `word_of`."""
+    phrases: tuple[str, ...] = ()
+    """What means it in a sentence, in small letters; no name of a model too."""
+    sign: re.Pattern[str] | None = None
+    """What only its own text has: its command, its files of settings, its scripts."""
     defaults: tuple[Default, ...] = ()
     """Of rows for one field the first that applies counts."""
     moved: tuple[Default, ...] = ()
@@ -251,8 +255,8 @@ class Tool:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its name and aliases, in the form they are looked up by."""
-        return (word_of(self.name), *self.aliases)
+        """Its name, phrases and aliases, in the form they are looked up by."""
+        return (*map(word_of, (self.name, *self.phrases)), *self.aliases)
 
     def framework_on(self, count: int) -> Framework:
         """Return the framework under it on `count` GPUs."""

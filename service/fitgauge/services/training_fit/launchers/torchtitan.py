@@ -1,6 +1,7 @@
 """torchtitan: run_train.sh with the configuration of a model, and what it says otherwise.
 Source: torchtitan, config/configs.py."""
 
+import re
 from collections.abc import Sequence
 
 from fitgauge.engine.model.model import Model
@@ -145,6 +146,8 @@ _COMPILED_LOSS = Change((2025, 4, 2), (0, 1))
 TORCHTITAN = Tool(
     name="torchtitan",
     title="torchtitan",
+    phrases=("torchtitan",),
+    sign=re.compile(r"\btorchtitan\b|\brun_train\.sh\b", re.IGNORECASE),
     version="main of August 2026",
     selective=True,
     writer="torchtitan",

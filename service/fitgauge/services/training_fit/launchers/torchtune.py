@@ -1,6 +1,7 @@
 """torchtune: a recipe, the configuration of a model, and what it says otherwise. Source:
 torchtune 0.7, recipes and recipes/configs."""
 
+import re
 from collections.abc import Iterator
 
 from fitgauge.engine.model.model import Model
@@ -21,6 +22,9 @@ from fitgauge.services.training_fit.launchers.tool import (
     lacking,
 )
 from fitgauge.services.training_fit.launchers.torchtune_file import settings_of, tuned_model
+
+RECIPE_NAME = r"_(?:finetune|dpo)_(?:distributed|single_device)\b"
+"""A recipe's name, behind the method."""
 
 _OPTIMIZERS = {
     "adamw": "torch.optim.AdamW", "adamw_8bit": "bitsandbytes.optim.AdamW8bit",
@@ -160,6 +164,8 @@ TORCHTUNE = Tool(
     name="torchtune",
     packs=True,
     title="torchtune",
+    phrases=("torchtune",),
+    sign=re.compile(rf"\btune run\b|\btorchtune\b|{RECIPE_NAME}", re.IGNORECASE),
     version="0.7",
     writer="torchtune",
     framework="transformers",

@@ -1,6 +1,7 @@
 """TRL's scripts, or transformers' examples for encoders, under `accelerate launch`. Source: TRL
 1.10, trl/scripts and trl/trainer."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from fitgauge.engine.model.model import Model
@@ -271,6 +272,8 @@ TRL = Tool(
     name="trl",
     packs=True,
     title="TRL",
+    phrases=("trl", "sfttrainer", "sft trainer"),
+    sign=re.compile(r"\btrl\.scripts\.|\btrl (?:sft|dpo|kto|grpo|reward)\b"),
     version="1.10",
     loads_by_transformers=True,
     framework="transformers",

@@ -1,6 +1,7 @@
 """Unsloth: a script of its own. Source: unsloth 2026.8, unsloth/models/loader.py and llama.py;
 its notebooks."""
 
+import re
 from collections.abc import Iterator
 
 from fitgauge.engine.model.model import Model
@@ -186,6 +187,8 @@ Hub; unsloth/models/mapper.py, loader.py). Others it compiles, which is not know
 UNSLOTH = Tool(
     name="unsloth",
     title="Unsloth",
+    phrases=("unsloth",),
+    sign=re.compile(r"\bFastLanguageModel\b|\bunsloth\b", re.IGNORECASE),
     version="2026.8",
     framework="transformers",
     command=unsloth_command,

@@ -1,6 +1,7 @@
 """verl without sampling: overrides of `verl.trainer.sft_trainer`. Source: verl 0.7,
 verl/trainer/config/sft_trainer_engine.yaml."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from fitgauge.engine.model.model import Model
@@ -228,6 +229,8 @@ _CONFIGURATIONS = {
 VERL = Tool(
     name="verl",
     title="verl",
+    phrases=("verl",),
+    sign=re.compile(r"\bactor_rollout_ref\.|\bverl\.trainer\b"),
     version="0.7",
     writer="other",
     framework="fsdp",

@@ -239,9 +239,16 @@ def test_more_of_what_is_part_of_a_machine_is_never_advised(check_fit: Check) ->
         ({"model": "openai/gpt-oss-120b"}, ["llama.cpp"]),
         ({"model": "openai/gpt-oss-120b", "engine": "vllm"}, []),
         ({"model": "MiniMaxAI/MiniMax-M2"}, []),
-        ({"model": "Qwen/Qwen3-32B", "context_length": 32768}, []),
+        ({"model": "Qwen/Qwen3-32B", "context_length": 32768}, ["llama.cpp"]),
+        ({"model": "Qwen/Qwen2.5-72B-Instruct"}, []),
     ],
-    ids=["fast", "another engine than asked for", "more than desktops hold", "slow"],
+    ids=[
+        "experts",
+        "another engine than asked for",
+        "more than desktops hold",
+        "a few layers",
+        "most layers",
+    ],
 )
 def test_host_memory_is_advised_before_more_gpus_only_where_people_can_read_along(
     check_fit: Check, fields: dict[str, Any], early: list[str]
@@ -255,6 +262,19 @@ def test_host_memory_is_advised_before_more_gpus_only_where_people_can_read_alon
     offloaded = [one for one in fitting if "cpu_offload_gib" in one]
     assert offloaded
     assert [one["engine"] for one in fitting[:more] if one in offloaded] == early
+
+
+def test_some_layers_of_a_file_that_nearly_fits_are_kept_in_a_desktops_memory(
+    check_fit: Check,
+) -> None:
+    """Its weights and cache are 5.67 of 5.78 GiB, so that all of it on the GPU is not sure."""
+    first, *_ = check_fit(
+        model="meta-llama/Llama-3.1-8B-Instruct", gpu="RTX 2060", settings="auto"
+    ).suggestions
+    assert first.verdict == "fits"
+    assert first.request.keys() == {"engine", "quantization", "cpu_offload_gib"}
+    assert first.launch is not None
+    assert "-ngl 29 " in first.launch.command
 
 
 def test_where_only_more_gpus_help_two_changes_at_once_are_told_too(check_fit: Check) -> None:

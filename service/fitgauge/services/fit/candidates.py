@@ -199,7 +199,7 @@ def _slower(
     yield from in_host_memory(spec, workload, short_bytes, weights_bytes)
 
 
-_MARGINS = ((1.1, 0.5), (1.5, 0.5), (1.5, 2.0))
+_MARGINS = ((1.1, 0.5), (1.5, 0.5), (1.5, 1.0), (1.5, 2.0))
 """Of what is lacking, by how much to multiply it and how many GiB to add: where little is lacking,
 whole layers and doubt about the rest are more than a share of it."""
 
@@ -208,10 +208,12 @@ def in_host_memory(
     spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int
 ) -> Iterator[Candidate]:
     """As many weights as the fullest GPU lacks room for, and somewhat more; no more than it
-    holds, of a mixture in a GGUF file at most all experts."""
+    holds, of a mixture in a GGUF file at most all experts. Where nothing is lacking and it is yet
+    not sure to fit, some of a GGUF file."""
     row = ENGINES[workload.engine]
-    if not (row.reads_gguf or row.supports_cpu_offload) or short_bytes <= 0:
+    if not row.reads_gguf and (not row.supports_cpu_offload or short_bytes <= 0):
         return
+    short_bytes = max(1, short_bytes)
     if workload.offloads:
         yield from _other_layers(spec, workload, short_bytes, weights_bytes)
         return

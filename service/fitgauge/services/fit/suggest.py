@@ -15,6 +15,7 @@ from fitgauge.engine.serving.platforms import engines_for, maker
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing
+from fitgauge.services.common.display_memory import drives_screens
 from fitgauge.services.common.kubernetes import node_size, nodes
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import FitRequest, Suggestion
@@ -178,16 +179,23 @@ def suggestions(
             )
     results = [one for one in remedies.results if not dominated(one, remedies.results)]
     results = _fewest_and_plain(results)
-    results += (by_cpu := _with_cpu(query, estimator))
+    request = query.request
+    from_file: Sequence[Suggestion] = ()
+    if query.spec.has_experts or request.host_memory_gib is not None:
+        from_file = _from_file(query, estimator)
+    results += from_file
     if (
-        not by_cpu
+        not from_file
         and not _any_on_this_gpu(results, all_asked=True)
-        and not query.request.engine_version
+        and not request.engine_version
+        and not request.quantization
     ):
-        smaller = smaller_elsewhere(engines_for(query.accelerator))
-        elsewhere = _running(smaller, query, estimator) if not query.request.quantization else ()
-        results += islice((one for one in elsewhere if one.verdict == "fits"), _FEW_ELSEWHERE)
-    return in_order(results, query.request)
+        smaller = _running(smaller_elsewhere(engines_for(query.accelerator)), query, estimator)
+        elsewhere = list(islice((one for one in smaller if one.verdict == "fits"), _FEW_ELSEWHERE))
+        if not elsewhere and request.engine is None and drives_screens(query.accelerator):
+            elsewhere = [one for one in _from_file(query, estimator) if host_suffices(one)]
+        results += elsewhere
+    return in_order(results, request)
 
 
 def in_order(
@@ -268,16 +276,15 @@ def _sold_together(accelerator: Accelerator, count: int) -> int:
     return count if count <= each else nodes(accelerator, count, None) * each
 
 
-def _with_cpu(query: FitQuery, estimator: Estimator) -> list[Suggestion]:
+def _from_file(query: FitQuery, estimator: Estimator) -> Sequence[Suggestion]:
     """Return a model served from a GGUF file, with a part that the CPU multiplies where it takes
-    that: of mixtures their experts, of other models layers, where host memory is offered; nothing
-    for other questions."""
+    that, of mixtures their experts, of other models layers; nothing where that does not fit or the
+    engine reads such files already."""
     if (
-        not (query.spec.has_experts or query.request.host_memory_gib is not None)
-        or ENGINES[parsing.engine(query.request.engine)].reads_gguf
+        ENGINES[parsing.engine(query.request.engine)].reads_gguf
         or query.request.engine_version is not None
     ):
-        return []
+        return ()
     tried: list[Candidate] = [(change, {**fields}) for change, fields in gguf_files(query.spec)]
     can_offload = reads_host_memory(query.accelerator)
     while tried:
@@ -286,14 +293,14 @@ def _with_cpu(query: FitQuery, estimator: Estimator) -> list[Suggestion]:
         if again is None or again.refused is not None:
             continue
         if again.verdict == "fits" and not estimator.exceeds_host(again):
-            return [suggestion_of(change, to_send(fields, query, again), again, estimator)]
+            return (suggestion_of(change, to_send(fields, query, again), again, estimator),)
         if not tried and can_offload:
             can_offload = False
             tried = [
                 combine((change, fields), more)
                 for more in in_host_memory(query.spec, again.workload, *lacking(again))
             ]
-    return []
+    return ()
 
 
 def suggest(

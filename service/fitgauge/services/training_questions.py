@@ -50,7 +50,6 @@ class TrainingQuestions:
             gpu = find_gpu(catalog, snapshot, request.gpu, request.model)
         model = await self._models.find(request.model)
         rl_models = await self._rl_models(request)
-        alone = rl_models.reward is None and rl_models.critic is None
 
         def answers(checkpoint: Checkpoint) -> TrainingAnswer:
             training = self.fit.with_checkpoint(checkpoint)
@@ -67,7 +66,7 @@ class TrainingQuestions:
             answer = await self._long.run(answers)
         answer.read_as = [*model_readings(model, lambda _: None, answer.verdict), *answer.read_as]
         # An answer that depends on further models is not cached: their validity is not checked.
-        return dependencies._replace(model=model if alone else None), answer
+        return dependencies._replace(model=None if rl_models.any else model), answer
 
     def _add_others(
         self,
@@ -94,11 +93,12 @@ class TrainingQuestions:
         answer.suggestions = fitting_first(every, MOST_WITH_OTHERS)
 
     async def _rl_models(self, request: TrainingRequest) -> RlModels:
-        """Return the reward model and the critic that a request names. Raises the errors of
+        """Return the models that a request names besides the policy. Raises the errors of
         fitgauge.errors."""
-        names = (named_model(request.reward_model), named_model(request.critic_model))
-        reward, critic = [await self._models.find(name) if name else None for name in names]
-        return RlModels(reward, critic)
+        names = map(
+            named_model, (request.reward_model, request.critic_model, request.teacher_model)
+        )
+        return RlModels(*[await self._models.find(name) if name else None for name in names])
 
     async def plan(
         self, request: TrainingPlanRequest, catalog: Catalog

@@ -23,6 +23,7 @@ QUESTIONS = (
     SMALL | {
         "algorithm": "ppo", "reward_model": "Qwen/Qwen3-0.6B", "critic_model": "Qwen/Qwen3-0.6B",
     },
+    SMALL | {"teacher_model": "Qwen/Qwen3-1.7B"},
     SMALL | {
         "samples": 1000, "epochs": 2, "mfu": 0.3, "price_per_gpu_hour": 2.0, "save_steps": 10,
         "save_total_limit": 2, "eval_batch_size": 2, "eval_generated_tokens": 16, "merge": True,

@@ -12,7 +12,7 @@ from fitgauge.engine.training.autograd.layers.traits import traits_of
 from fitgauge.engine.training.autograd.operations import FLOAT
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
-_WHOLE = ("full", "in_place", "log_probs", "log_probs_in_place")
+_WHOLE = ("full", "in_place", "log_probs", "log_probs_in_place", "divergence", "divergence_in_fp32")
 """Losses that make the logits of all tokens at once."""
 
 AllocatorKind = Literal["transformers", "fsdp1", "fsdp2", "deepspeed", "megatron"]

@@ -21,11 +21,11 @@ Optimizer = Literal[
 Implementation = Literal["foreach", "fused", "for_loop"]
 Loss = Literal[
     "full", "chunked", "chunked_backward", "recomputed", "fused", "in_place", "log_probs",
-    "log_probs_in_place", "none",
+    "log_probs_in_place", "divergence", "divergence_in_fp32", "none",
 ]  # fmt: skip
 """chunked_backward: a piece of the logits at a time, with its backward pass (torchtitan).
 log_probs: of the tokens that were sampled, as preference and RL training take them (in place:
-verl's kernel); none: a score head."""
+verl's kernel); divergence: of a student from its teacher; none: a score head."""
 Checkpointing = Literal["none", "selective", "full"]
 AttentionKernel = Literal["eager", "sdpa", "flash", "flex"]
 """flex: PyTorch's flex_attention, which runs on GPUs that FlashAttention-2 does not."""

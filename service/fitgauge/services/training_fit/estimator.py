@@ -111,7 +111,7 @@ class TrainingEstimator:
         """Return the estimate of a workload. request: with its defaults filled in."""
         self._checkpoint()
         spec, accelerator = subject.model.spec, subject.accelerator
-        setup = rl_setup.setup(request, workload, spec)
+        setup = rl_setup.setup(request, workload, spec, subject.models.teacher)
         startup_probability = 1.0
         if setup.algorithm == "sft":
             stages = training_stages(spec, workload, self.profile, accelerator.usable.expected)

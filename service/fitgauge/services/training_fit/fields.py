@@ -204,7 +204,14 @@ class AlgorithmFields(ImageFields, kw_only=True):
 
     algorithm: Annotated[
         Switch | None,
-        doc("sft (default), reward, dpo, kto, orpo, simpo, ppo, grpo or rloo.", examples=["grpo"]),
+        doc(
+            "sft (default), reward, dpo, kto, orpo, simpo, ppo, grpo, rloo or gkd (distillation).",
+            examples=["grpo"],
+        ),
+    ] = None
+    teacher_model: Annotated[
+        Text | None,
+        doc("Of gkd: the Hub ID of the model that `model` is distilled from, on the same GPUs."),
     ] = None
     reference: Annotated[
         Switch | None,
@@ -254,3 +261,8 @@ class AlgorithmFields(ImageFields, kw_only=True):
             " Default: the trainer's."
         ),
     ] = None
+
+    def __post_init__(self) -> None:
+        """Take a question that names a teacher for one of distillation."""
+        if self.teacher_model is not None and self.algorithm is None:
+            self.algorithm = "gkd"

@@ -8,6 +8,7 @@ from msgspec import UNSET
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import gib
+from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.states.offload import checkpoint_bytes
 from fitgauge.engine.training.workload import Method, PhaseName, TrainingWorkload
@@ -152,8 +153,8 @@ def _more(workload: TrainingWorkload, limits: Limits) -> str:
 
 def training_in_words(model: Model, trained: TrainingEstimate) -> str:
     """'Training Qwen/Qwen3-8B with 1 x 2,048 tokens'."""
-    workload, algorithm = trained.workload, trained.setup.algorithm
-    kind = "" if algorithm == "sft" else f" ({algorithm.upper()})"
+    workload, setup = trained.workload, trained.setup
+    kind = "" if setup.algorithm == "sft" else f" ({setup.algorithm.upper()}{_from_teacher(setup)})"
     return (
         f"Training {model.id}{kind} with {workload.micro_batch_size} x"
         f" {workload.sequence_length:,} tokens"
@@ -179,4 +180,10 @@ def _method(trained: TrainingEstimate) -> str:
     algorithm = trained.setup.algorithm
     if algorithm == "sft":
         return method
-    return f"{'reward model' if algorithm == 'reward' else algorithm.upper()} training ({method})"
+    name = "reward model" if algorithm == "reward" else algorithm.upper()
+    return f"{name} training{_from_teacher(trained.setup)} ({method})"
+
+
+def _from_teacher(setup: Setup) -> str:
+    """Return whose distributions a student learns."""
+    return f" from {setup.teacher}" if setup.teacher else ""

@@ -30,6 +30,13 @@ class RlModels:
     """The reward model; None for the policy's architecture."""
     critic: Model | None = None
     """The critic; None for the policy's architecture."""
+    teacher: Model | None = None
+    """The model that a student is distilled from."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return self != ALONE
 
 
 ALONE = RlModels()
@@ -58,11 +65,11 @@ class Algorithms:
 
         Raises InvalidRequestError where the engine refuses the model, and for named models with
         pipeline parallelism."""
-        if workload.pipeline_parallel > 1 and (models.reward or models.critic):
-            detail = "A named reward model or critic is not modelled with pipeline parallelism."
+        if workload.pipeline_parallel > 1 and models.any:
+            detail = "A named model besides the policy is not modelled with pipeline parallelism."
             raise impossible_degrees(
                 detail,
-                "Send pipeline_parallel 1, or leave reward_model and critic_model out.",
+                "Send pipeline_parallel 1, or leave the other models out.",
                 "pipeline_parallel",
             )
         estimate = self._rollout(model, workload, setup, accelerator)
@@ -75,6 +82,7 @@ class Algorithms:
             rollout=estimate,
             reward=_spec(models.reward),
             critic=_spec(models.critic),
+            teacher=_spec(models.teacher),
         )
         return stages, (
             1.0 if estimate is None else fit_probability(estimate.fullest.required, estimate.budget)

@@ -23,6 +23,7 @@ _ALGORITHMS: Mapping[str, Algorithm] = {
     "cpo": "simpo", "ppo": "ppo", "rlhf": "ppo", "grpo": "grpo", "drgrpo": "grpo", "dapo": "grpo",
     "gspo": "grpo", "rloo": "rloo",
     "reinforce": "rloo",
+    **dict.fromkeys(("gkd", "distillation", "distill", "knowledgedistillation", "kd"), "gkd"),
 }  # fmt: skip
 _REFERENCES: Mapping[str, Reference] = {
     "resident": "resident", "gpu": "resident", "offloaded": "offloaded", "offload": "offloaded",

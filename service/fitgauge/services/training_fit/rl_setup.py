@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import (
@@ -23,7 +24,7 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.unsupported import impossible_degrees
 from fitgauge.services.training_fit import parsing, rl_parsing
 from fitgauge.services.training_fit.launchers.registry import tool_named, tool_of, tool_running
-from fitgauge.services.training_fit.launchers.tool import lacking
+from fitgauge.services.training_fit.launchers.tool import Tool, lacking
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 DEFAULT_PROMPT = 512
@@ -90,9 +91,14 @@ def asked_length(request: TrainingRequest) -> int | None:
     return prompt + completion
 
 
-def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> Setup:
-    """Return the Setup of a request. Raises InvalidRequestError for fields that the algorithm does
-    not have."""
+def setup(
+    request: TrainingRequest,
+    workload: TrainingWorkload,
+    spec: ModelSpec,
+    teacher: Model | None = None,
+) -> Setup:
+    """Return the Setup of a request. teacher: the model that it names as `teacher_model`. Raises
+    InvalidRequestError for fields that the algorithm does not have."""
     algorithm = rl_parsing.algorithm(request.algorithm)
     trainer = rl_parsing.trainer(request.trainer, request.framework)
     sampled = algorithm in SAMPLED
@@ -105,6 +111,9 @@ def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
             code="unsupported",
         )
     _refuse(request, algorithm)
+    tool = tool_running(request, algorithm)
+    if algorithm == "gkd":
+        _refuse_teacher(tool, spec, teacher)
     if workload.framework == "megatron" and trainer == "trl" and algorithm not in _UNDER_MEGATRON:
         raise InvalidRequestError(
             f"ms-swift's Megatron does not train {algorithm}.",
@@ -122,6 +131,8 @@ def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
         algorithm=algorithm,
         trainer=trainer,
         reference=_reference(request, workload, algorithm),
+        teacher=teacher.id if teacher and algorithm == "gkd" else "",
+        shards_teacher=tool.shards_teacher or algorithm != "gkd",
         rewarded=_rewarded(request, algorithm, trainer),
         criticized=algorithm == "ppo",
         group_size=request.group_size or _GROUPS.get(algorithm, 1),
@@ -142,6 +153,9 @@ def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | 
         "algorithm": setup.algorithm, "trainer": tool.name if tool else setup.trainer,
         "reference": setup.reference, **dated,
     }  # fmt: skip
+    if setup.teacher:
+        filled["teacher_model"] = setup.teacher
+        del filled["reference"]
     if setup.sampled:
         filled |= {
             "group_size": setup.group_size,
@@ -197,6 +211,12 @@ def named_model(text: str | None) -> str | None:
 
 
 def _refuse(request: TrainingRequest, algorithm: Algorithm) -> None:
+    if algorithm != "gkd" and request.teacher_model is not None:
+        raise InvalidRequestError(
+            f"{algorithm} has no teacher_model.",
+            hint="Send algorithm gkd, or leave teacher_model out.",
+            field="teacher_model",
+        )
     if algorithm in SAMPLED:
         if algorithm != "ppo" and request.critic_model is not None:
             raise InvalidRequestError(
@@ -211,6 +231,23 @@ def _refuse(request: TrainingRequest, algorithm: Algorithm) -> None:
             raise InvalidRequestError(
                 detail, hint=f"Send algorithm grpo, rloo or ppo, or leave {field} out.", field=field
             )
+
+
+def _refuse_teacher(tool: Tool, spec: ModelSpec, teacher: Model | None) -> None:
+    """Raise InvalidRequestError without a teacher, and for one whose words are not the student's
+    where the tool compares them one by one (trl/experimental/gkd/gkd_trainer.py, __init__;
+    ms-swift's swift/rlhf_trainers/gkd_loss.py, _align_vocab, adds what lacks)."""
+    if teacher is None:
+        raise InvalidRequestError(
+            "gkd needs the model that is distilled.",
+            hint="Send teacher_model, a Hub ID.",
+            field="teacher_model",
+        )
+    words = (spec.vocabulary_size, teacher.spec.vocabulary_size)
+    if tool.name == "trl" and words[0] != words[1]:
+        detail = f"TRL distils equal vocabularies alone: {words[0]:,} words from {words[1]:,}."
+        hint = "Send trainer ms-swift, which pads them, or a teacher of as many words."
+        raise InvalidRequestError(detail, hint=hint, field="teacher_model", code="unsupported")
 
 
 def default_micro_batch(request: TrainingRequest, micro_batches: int, replicas: int) -> int:
@@ -250,6 +287,8 @@ def _reference(
     (trainer/config/ppo_trainer.yaml, use_kl_in_reward), and keeps it in host memory
     (workers/fsdp_workers.py); OpenRLHF's algo.kl.init_coef of 0.01 wants one."""
     requested = rl_parsing.reference(request.reference)
+    if algorithm == "gkd" and requested is None:
+        return "resident"
     if algorithm not in REFERRING and algorithm not in SAMPLED:
         if requested not in (None, "none"):
             raise InvalidRequestError(

@@ -249,8 +249,10 @@ _NAMES: Mapping[tuple[str, Read], str] = {
     ("rollout_engine", _one_of(colocate="vllm", server="none")): "vllm_mode",
     ("algorithm", _one_of(grpo="grpo", rloo="rloo", group_norm="grpo", gae="ppo")):
         "adv_estimator advantage.estimator",
-    ("algorithm", _one_of(dpo="dpo", kto="kto", orpo="orpo", simpo="simpo", grpo="grpo")):
+    ("algorithm", _one_of(
+        dpo="dpo", kto="kto", orpo="orpo", simpo="simpo", grpo="grpo", gkd="gkd")):
         "rl rlhf_type rlhf",
+    ("teacher_model", str): "teacher_model teacher_model_name_or_path",
     ("algorithm", _one_of(dpo="dpo", kto="kto", rm="reward", ppo="ppo")): "stage",
 }  # fmt: skip
 """A field with how its value is read: the names that tools have for it. Of several that say

@@ -44,7 +44,7 @@ def _word(text: str) -> str:
 _CALLED = re.compile(r"\b(LoraConfig|get_peft_model)\s*\(")
 _TRAINERS = re.compile(
     r"\btrl(?:\.scripts\.| )(?P<script>dpo|kto|grpo|rloo|reward)\b"
-    r"|\b(?P<class>DPO|KTO|GRPO|RLOO|ORPO|Reward)(?:Config|Trainer)\b"
+    r"|\b(?P<class>DPO|KTO|GRPO|RLOO|ORPO|GKD|Reward)(?:Config|Trainer)\b"
 )
 """What trains by another algorithm than sft: TRL's scripts and classes."""
 _SIGNS: Mapping[tuple[str, str], re.Pattern[str]] = {

@@ -50,13 +50,15 @@ def algorithm_stages(
     rollout: Estimate | None = None,
     reward: ModelSpec | None = None,
     critic: ModelSpec | None = None,
+    teacher: ModelSpec | None = None,
 ) -> tuple[TrainingStage, ...]:
     """Return every pipeline stage of the algorithm. `rollout`: the serving estimate of the
-    engine on these GPUs; `reward`, `critic`: models of their own, None for the policy's
+    engine on these GPUs; `reward`, `critic`, `teacher`: models of their own, None for the policy's
     architecture. A model of its own needs a policy without pipeline parallelism."""
     policy = policy_workload(workload, setup)
     trained = headless(spec) if setup.algorithm == "reward" else spec
-    cast = _Cast(spec, workload, setup, headless(reward or spec), headless(critic or spec))
+    others = (teacher or spec, headless(reward or spec), headless(critic or spec))
+    cast = _Cast(spec, workload, setup, *others)
     other_models = _other_models(setup, rollout)
     result = []
     for stage in stages(trained, policy):
@@ -87,15 +89,16 @@ class _Cast:
         spec: ModelSpec,
         workload: TrainingWorkload,
         setup: Setup,
+        referred: ModelSpec,
         reward: ModelSpec,
         critic: ModelSpec,
     ) -> None:
         self.spec, self.setup, self.policy = spec, setup, policy_workload(workload, setup)
         self.reference = frozen_workload(workload, setup, reference=True)
         self.judge = frozen_workload(workload, setup, reference=False)
-        self.reward, self.critic = reward, critic
+        self.referred, self.reward, self.critic = referred, reward, critic
         self.references = (
-            stages(spec, self.reference) if setup.reference in ("resident", "offloaded") else ()
+            stages(referred, self.reference) if setup.reference in ("resident", "offloaded") else ()
         )
         self.rewards = stages(reward, self.judge) if setup.rewarded else ()
         self.critics = stages(critic, critic_workload(workload, setup)) if setup.criticized else ()
@@ -110,6 +113,8 @@ class _Cast:
                 name="rollout",
                 parts=(*self._resting(stage), *resident, *critic, *self._generation()),
             )
+        if gathered := self._gathered():
+            yield Phase(name="rollout", parts=(*self._resting(stage), *resident, *gathered))
         if self.setup.sampled or self.references or self.setup.reference == "adapter":
             yield Phase(
                 name="log_probs",
@@ -165,9 +170,11 @@ class _Cast:
         if self.references and self.setup.reference == "resident":
             result.append(
                 in_words(
-                    "reference_weights",
+                    "teacher_weights" if self.setup.teacher else "reference_weights",
                     _size(self.references[number], ("weights",)),
-                    "the reference, laid out as the policy",
+                    "the teacher, frozen"
+                    if self.setup.teacher
+                    else "the reference, laid out as the policy",
                 )
             )
         if self.rewards and not self._reward_offloaded:
@@ -226,7 +233,7 @@ class _Cast:
 
     def _inference(self) -> Amount:
         """Return the highest moment of any model's pass under no_grad."""
-        passes = [inference_bytes(self.spec, self.reference)]
+        passes = [inference_bytes(self.referred, self.reference)]
         if self.rewards:
             passes.append(inference_bytes(self.reward, self.judge))
         if self.critics:
@@ -263,10 +270,19 @@ class _Cast:
             ),
             *self._scores(2),
         ]
-        if self.policy.framework == "deepspeed" and self.policy.zero_stage == 3:
-            formula = "the whole model, gathered for generation (ds3_gather_for_generation)"
-            result.append(in_words("rollout_weights", whole_bytes(self.spec, self.policy), formula))
-        return result
+        return [*result, *self._whole_for_generation()]
+
+    def _gathered(self) -> list[Amount]:
+        """Return what a student samples with for half of its steps, beyond what its step needs
+        (trl/experimental/gkd/gkd_trainer.py, lmbda; without a cache where layers are
+        checkpointed)."""
+        return self._whole_for_generation() if self.setup.algorithm == "gkd" else []
+
+    def _whole_for_generation(self) -> list[Amount]:
+        if self.policy.framework != "deepspeed" or self.policy.zero_stage < 3:
+            return []
+        formula = "the whole model, gathered for generation (ds3_gather_for_generation)"
+        return [in_words("rollout_weights", whole_bytes(self.spec, self.policy), formula)]
 
     def _scores(self, copies: int) -> list[Amount]:
         """Logits of every sampled token in fp32, which TRL's PPO keeps until it has their

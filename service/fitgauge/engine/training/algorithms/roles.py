@@ -49,14 +49,21 @@ def frozen_workload(
 
     TRL shards it where the policy's parameters are sharded, else keeps it whole
     (trl/models/utils.py, prepare_deepspeed: ZeRO-3, else stage 0; prepare_fsdp); it is loaded as
-    the policy is (a quantized base too). OpenRLHF does the same (get_ds_eval_config)."""
+    the policy is (a quantized base too), without adapters. OpenRLHF does the same
+    (get_ds_eval_config). What TRL prepares for evaluation alone, a teacher, FSDP does not wrap
+    (accelerate/accelerator.py, prepare_model)."""
     stage = 0
     if workload.zero_stage == 3 or workload.framework in ("fsdp", "megatron"):
         stage = workload.zero_stage
     scored: Loss = "chunked" if workload.loss == "chunked" else "log_probs"
     loss: Loss = scored if reference else "none"
+    framework = workload.framework
+    if framework == "fsdp" and not setup.shards_teacher:
+        framework, stage = "transformers", 0
     return replace(
         policy_workload(workload, setup),
+        framework=framework,
+        lora_targets=(),
         zero_stage=stage,
         activation_checkpointing="full",
         micro_batches=1,
@@ -69,4 +76,16 @@ def _loss(workload: TrainingWorkload, setup: Setup) -> Loss:
         return "none"
     if workload.loss != "full" or setup.algorithm == "sft" or workload.framework == "megatron":
         return workload.loss
+    if setup.algorithm == "gkd":
+        return _divergence(workload, setup)
     return "log_probs_in_place" if setup.trainer == "verl" else "log_probs"
+
+
+def _divergence(workload: TrainingWorkload, setup: Setup) -> Loss:
+    """Return the loss of a student: in fp32 where accelerate wraps one of both models
+    (accelerator.py, prepare_model, convert_outputs_to_fp32), which it does to neither under FSDP2
+    and DeepSpeed, but to a teacher that FSDP does not divide."""
+    wraps = workload.framework == "transformers" or (
+        workload.framework == "fsdp" and not setup.shards_teacher
+    )
+    return "divergence_in_fp32" if workload.mixed and wraps else "divergence"

@@ -4,7 +4,10 @@ from typing import Literal
 
 import msgspec
 
-Algorithm = Literal["sft", "reward", "dpo", "kto", "orpo", "simpo", "ppo", "grpo", "rloo"]
+Algorithm = Literal[
+    "sft", "reward", "dpo", "kto", "orpo", "simpo", "ppo", "grpo", "rloo", "gkd"
+]  # fmt: skip
+"""gkd: distillation from a teacher's whole distributions."""
 Trainer = Literal["trl", "verl", "openrlhf"]
 Reference = Literal["resident", "offloaded", "adapter", "none"]
 RolloutEngine = str
@@ -62,6 +65,10 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a reward model is on the GPUs."""
     criticized: bool = False
     """Whether a critic is on the GPUs."""
+    teacher: str = ""
+    """The model that a student is distilled from, which takes the reference's place."""
+    shards_teacher: bool = True
+    """Whether FSDP divides it."""
     group_size: int = 1
     """Completions of one prompt."""
     prompt_length: int = 0

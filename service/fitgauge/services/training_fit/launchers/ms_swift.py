@@ -70,6 +70,7 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "--use_liger_kernel": turned_on(workload.loss == "fused" or workload.kernels == "liger"),
         "--torch_compile": turned_on(workload.compile),
         "--sequence_parallel_size": ways if ways > 1 else None,
+        "--teacher_model": setup.teacher or None,
         **(_sampled(workload, setup) if setup.sampled else {}),
         "--fsdp": "fsdp2" if workload.framework == "fsdp" else None,
         "--deepspeed": DEEPSPEED if workload.framework == "deepspeed" else None,
@@ -172,7 +173,8 @@ MS_SWIFT = Tool(
     command=ms_swift_command,
     files=_files,
     run_names=TRAINER_FLAGS,
-    algorithms=PREFERENCE | {"ppo", "grpo"},
+    algorithms=PREFERENCE | {"ppo", "grpo", "gkd"},
+    shards_teacher=True,  # swift/rlhf_trainers/rollout_mixin.py, _setup_teacher
     unsupported=_unsupported,
     fuses_loss=frozenset({"sft", "grpo"}),  # swift/rlhf_trainers/grpo_trainer.py
     steps_under_deepspeed=True,  # swift/config/zero3.json

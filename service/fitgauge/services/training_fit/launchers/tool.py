@@ -252,6 +252,8 @@ class Tool:
     """Its command loads a quantized base by transformers' from_pretrained, of release 5 too."""
     offloads_reference: bool = False
     """Its command keeps a reference in host memory."""
+    shards_teacher: bool = False
+    """FSDP divides the teacher that it distils."""
 
     @property
     def words(self) -> tuple[str, ...]:

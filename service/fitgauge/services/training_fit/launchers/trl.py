@@ -45,7 +45,7 @@ _SCRIPTS = {
     "reward": ("-m", "trl.scripts.reward"), "grpo": ("-m", "trl.scripts.grpo"),
     "rloo": ("-m", "trl.scripts.rloo"),
     "orpo": ("examples/scripts/orpo.py",), "simpo": ("examples/scripts/cpo.py",),
-    "ppo": ("examples/scripts/ppo/ppo.py",),
+    "ppo": ("examples/scripts/ppo/ppo.py",), "gkd": ("examples/scripts/gkd.py",),
 }  # fmt: skip
 """trl/scripts and examples/scripts of its repository."""
 _BETA = 0.04
@@ -171,6 +171,8 @@ def _algorithm(model: Model, workload: TrainingWorkload, setup: Setup) -> Flags:
             return {"--router_aux_loss_coef": 0 if routed else None}
         case "simpo":
             return {"--loss_type": "simpo", "--cpo_alpha": 0}
+        case "gkd":
+            return {"--teacher_model_name_or_path": setup.teacher}
         case "ppo":
             return {"--sft_model_path": path_of(model), "--reward_model_path": "REWARD_MODEL"}
         case "grpo" | "rloo":

@@ -28,8 +28,8 @@ def loss_of(
 ) -> tuple[int, Value]:
     """Return (bytes of logits that the caller holds until the forward pass ends, the loss).
 
-    By the workload's loss: `_full`, `_fused`, `_chunked`, `_recomputed`, `_log_probs` or
-    `_in_place`. Under tensor parallelism transformers gathers the logits (tp_plan,
+    By the workload's loss: `_full`, `_fused`, `_chunked`, `_recomputed`, `_log_probs`,
+    `_divergence` or `_in_place`. Under tensor parallelism transformers gathers the logits (tp_plan,
     colwise_gather_output); torchtitan and Megatron take the loss of each rank's part. torchtitan's
     loss, compiled, reads the logits alone (components/loss.py); Megatron's own makes no second copy
     (megatron/core/tensor_parallel/cross_entropy.py)."""
@@ -65,6 +65,8 @@ def loss_of(
         logits = tape.copy("logits.scaled", logits)
     if workload.loss in ("log_probs", "log_probs_in_place"):
         return 0, _log_probs(tape, logits, workload)
+    if workload.loss in ("divergence", "divergence_in_fp32"):
+        return 0, _divergence(tape, logits, workload)
     if workload.framework == "megatron":
         return 0, loss_of_pieces(tape, logits, compiled=workload.loss == "fused")
     if workload.framework == "fsdp" and workload.compiles_loss:
@@ -250,4 +252,28 @@ def _log_probs(tape: Tape, logits: Value, workload: TrainingWorkload) -> Value:
         extra=saved_numbers,
         scratch=logits.bytes,
         back_scratch=2 * logits.bytes,
+    )
+
+
+def _divergence(tape: Tape, logits: Value, workload: TrainingWorkload) -> Value:
+    """Return the Jensen-Shannon divergence of a student's logits from its teacher's, over all
+    tokens and words, as TRL computes it with its beta of 0.5 (trl/experimental/gkd/gkd_trainer.py,
+    generalized_jsd_loss).
+
+    Saved are the student's log-softmax, both that are mixed, their mixture, and of `kl_div` the
+    exponentials of both targets and the student's difference. The function and its caller also name
+    the student's logits, the teacher's, both divided by the temperature, the teacher's log-softmax
+    and both divergences; weighing these and adding them makes three more. Derived from its source,
+    not measured."""
+    if workload.loss == "divergence_in_fp32":
+        logits = tape.to(logits, FLOAT, "logits.float")
+    held = tape.keep(logits)
+    return tape.operation(
+        "loss",
+        (held,),
+        1,
+        FLOAT,
+        extra=[("loss.distributions", 7 * held.elements, held.width)],
+        scratch=9 * held.bytes,
+        back_scratch=5 * held.bytes,
     )

@@ -1,6 +1,6 @@
 """What an engine or a framework does not run, and the settings that it does."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 Value = str | int | bool | None
 """A value of a setting; None stands for one that is left out."""
@@ -36,3 +36,17 @@ class UnsupportedError(Exception):
 def nearest(values: Iterable[int], wanted: int) -> tuple[int, ...]:
     """Return the twelve values that are nearest to the one wanted, the nearest first."""
     return tuple(sorted(values, key=lambda value: (abs(value - wanted), value))[:12])
+
+
+def refused_degree(title: str, degree: int, reason: str, works: Sequence[int]) -> UnsupportedError:
+    """Return the error for a degree of tensor parallelism that the engine of this title refuses,
+    with the degrees that work instead, else one GPU."""
+    return UnsupportedError(
+        "tensor_parallel",
+        f"{title} refuses tensor_parallel {degree}: {reason}.",
+        (
+            {"tensor_parallel": nearest(works, degree)}
+            if works
+            else {"tensor_parallel": (1,), "data_parallel": (1,)},
+        ),
+    )

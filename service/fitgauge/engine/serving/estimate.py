@@ -31,6 +31,27 @@ class CacheLayout(Protocol):
         ...
 
 
+class UnpagedCache(CacheLayout):
+    """One that holds every request by itself, in whole."""
+
+    __slots__ = ("context_length",)
+    context_length: int
+    """Length of the question's requests [tokens]."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether these layers keep anything of a request."""
+        return self.pool_bytes(1, 1) > 0
+
+    def requests(self, pool_bytes: int, context_length: int) -> int:
+        """Return the requests of `context_length` tokens that `pool_bytes` hold."""
+        return pool_bytes // self.pool_bytes(1, context_length)
+
+    def tokens(self, pool_bytes: int) -> int:
+        """Return the tokens of requests of the question's length."""
+        return self.requests(pool_bytes, self.context_length) * self.context_length
+
+
 class StageEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """One rank of a pipeline stage."""
 

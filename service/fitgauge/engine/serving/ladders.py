@@ -6,7 +6,7 @@ searches them and knows no engine by name. A ladder names a request field and th
 field may take instead of the engine's default, the nearest to the default first. Nothing here
 changes what a caller gets: no number format, no context, no host memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import ceil, floor
 from typing import NamedTuple
 
@@ -149,28 +149,21 @@ def tensor_widths(spec: ModelSpec, most: int) -> list[int]:
 
 def all_layouts(spec: ModelSpec, gpus: int) -> tuple[Degrees, ...]:
     """Return tensor x pipeline, attention replicas, pipeline alone, and whole replicas."""
-    return _first(
-        (
-            *tensor_by_pipeline(spec, gpus),
-            *attention_replicas(spec, gpus),
-            *pipeline_alone(spec, gpus),
-            *whole_replicas(spec, gpus),
-        )
-    )
+    return _first((*_of_one_server(spec, gpus), *whole_replicas(spec, gpus)))
 
 
 def without_replicas(spec: ModelSpec, gpus: int) -> tuple[Degrees, ...]:
     """Return the same for an engine whose replicas are servers of their own."""
-    return _first(
-        (
-            *tensor_by_pipeline(spec, gpus),
-            *attention_replicas(spec, gpus),
-            *pipeline_alone(spec, gpus),
-        )
-    )
+    return _first(_of_one_server(spec, gpus))
 
 
-def _first(layouts: tuple[Degrees, ...]) -> tuple[Degrees, ...]:
+def _of_one_server(spec: ModelSpec, gpus: int) -> Iterator[Degrees]:
+    yield from tensor_by_pipeline(spec, gpus)
+    yield from attention_replicas(spec, gpus)
+    yield from pipeline_alone(spec, gpus)
+
+
+def _first(layouts: Iterable[Degrees]) -> tuple[Degrees, ...]:
     return tuple(dict.fromkeys(layouts))[:MOST_LAYOUTS]
 
 
@@ -184,11 +177,9 @@ def tensor_by_pipeline(spec: ModelSpec, gpus: int) -> Iterator[Degrees]:
 def attention_replicas(spec: ModelSpec, gpus: int) -> Iterator[Degrees]:
     """Yield replicas of the attention over which the experts of a mixture are spread, fewest
     first."""
-    if not spec.has_experts:
-        return
-    for width in reversed(tensor_widths(spec, min(gpus // 2, USUAL_NODE))):
-        if gpus % width == 0:
-            yield Degrees(tensor_parallel=width, data_parallel=gpus // width, expert_parallel=gpus)
+    if spec.has_experts:
+        for replicas in _replicas(spec, gpus):
+            yield replicas._replace(expert_parallel=gpus)
 
 
 def pipeline_alone(spec: ModelSpec, gpus: int) -> Iterator[Degrees]:
@@ -200,8 +191,11 @@ def pipeline_alone(spec: ModelSpec, gpus: int) -> Iterator[Degrees]:
 def whole_replicas(spec: ModelSpec, gpus: int) -> Iterator[Degrees]:
     """Yield replicas that share nothing, fewest first; of a mixture `attention_replicas` needs
     less."""
-    if spec.has_experts:
-        return
+    if not spec.has_experts:
+        yield from _replicas(spec, gpus)
+
+
+def _replicas(spec: ModelSpec, gpus: int) -> Iterator[Degrees]:
     for width in reversed(tensor_widths(spec, min(gpus // 2, USUAL_NODE))):
         if gpus % width == 0:
             yield Degrees(tensor_parallel=width, data_parallel=gpus // width)

@@ -30,24 +30,25 @@ class Floors:
     ) -> int:
         """Return the usable bytes below which `count` GPUs of any kind are too small: the fullest
         stage of a pipeline holds no less than the average."""
-        stages = -(-count // tensor_parallel)
         held = self._weights(quantization, engine, tensor_parallel)
-        return self._fitting.least_usable_of(
-            engine,
-            (held + self._cache(tensor_parallel)) // stages,
-            held if stages == 1 else 0,
-            self._share(engine),
-        )
+        alone = held if count <= tensor_parallel else 0
+        return self._least(engine, held, count, tensor_parallel, alone)
 
     def of_listed(
         self, quantization: str | None, engine: EngineName, count: int, tensor_parallel: int
     ) -> int:
         """Return the usable bytes below which `count` GPUs of any kind more likely lack memory
         than not: what is expected to be required alone exceeds them."""
-        stages = -(-count // tensor_parallel)
         held = self._weights(quantization, engine, tensor_parallel)
-        required = (held + self._cache(tensor_parallel)) // stages
-        return self._fitting.least_usable_of(engine, required, 0, self._share(engine))
+        return self._least(engine, held, count, tensor_parallel, 0)
+
+    def _least(
+        self, engine: EngineName, held: int, count: int, tensor_parallel: int, loaded: int
+    ) -> int:
+        """Return the least usable bytes for a rank's weights of all layers and their cache, over
+        the stages of a pipeline."""
+        required = (held + self._cache(tensor_parallel)) // -(-count // tensor_parallel)
+        return self._fitting.least_usable_of(engine, required, loaded, self._share(engine))
 
     def _share(self, engine: EngineName) -> float:
         """Return the largest share of a GPU that a launch may give the engine."""

@@ -23,7 +23,7 @@ from fitgauge.engine.quantity import exact_term
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import MATRICES, Rule, Scheme
 from fitgauge.engine.serving.activations import activation_bytes
-from fitgauge.engine.serving.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.serving.estimate import Estimate, StageEstimate, UnpagedCache, stage_estimate
 from fitgauge.engine.serving.kv_cache import (
     cached_tokens,
     compressed_bytes,
@@ -71,20 +71,15 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
     return sharding.shard_weights(spec, scheme, stored=stored)
 
 
-class StepCache:
+class StepCache(UnpagedCache):
     """Caches of one machine's layers: every request has its own, grown in steps."""
 
-    __slots__ = ("context_length", "dtype", "mixers")
+    __slots__ = ("dtype", "mixers")
 
     def __init__(self, spec: ModelSpec, workload: Workload, layers: range) -> None:
         self.mixers = held(spec, layers)
         self.dtype = kv_cache_dtype(spec, workload.kv_cache_dtype)
         self.context_length = workload.context_length
-
-    @property
-    def keeps(self) -> bool:
-        """Whether these layers keep anything of a request."""
-        return self.pool_bytes(1, 1) > 0
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
         """Return the bytes of `concurrency` full requests."""
@@ -106,14 +101,6 @@ class StepCache:
                 more = compressed_bytes(mixer, context_length, self.dtype)
             return self.stepped(mixer, context_length) * token_bytes(mixer, self.dtype, 1) + more
         return cross_bytes(mixer, self.dtype, 1)
-
-    def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Return whole requests of `context_length` tokens."""
-        return pool_bytes // self.pool_bytes(1, context_length)
-
-    def tokens(self, pool_bytes: int) -> int:
-        """Return the tokens of requests of the question's length."""
-        return self.requests(pool_bytes, self.context_length) * self.context_length
 
 
 def estimate(

@@ -7,7 +7,7 @@ from fitgauge.engine.model.spec import TOWERS, ModelSpec, Part, Split
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.serving.vllm.quantized import halved_group, marlin_reads
 from fitgauge.engine.serving.vllm.weights import mamba_groups
-from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
+from fitgauge.engine.unsupported import UnsupportedError, refused_degree
 from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup, divided, round_up
 
 _DEGREES = range(1, 65)
@@ -41,18 +41,8 @@ def check_parallel(
         ("sglang", tensor_parallel, expert_parallel, marlin),
         lambda: _parallel(spec, sharded, tensor_parallel, expert_parallel, marlin=marlin),
     )
-    if reason is None:
-        return
-    instead: Alternative = (
-        {"tensor_parallel": nearest(works, tensor_parallel)}
-        if works
-        else {"tensor_parallel": (1,), "data_parallel": (1,)}
-    )
-    raise UnsupportedError(
-        "tensor_parallel",
-        f"SGLang refuses tensor_parallel {tensor_parallel}: {reason}.",
-        (instead,),
-    )
+    if reason is not None:
+        raise refused_degree("SGLang", tensor_parallel, reason, works)
 
 
 _CUTLASS = frozenset({

@@ -16,7 +16,7 @@ from fitgauge.engine.serving.activations import (
     math_scores_term,
     mlp_width,
 )
-from fitgauge.engine.serving.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.serving.estimate import Estimate, StageEstimate, UnpagedCache, stage_estimate
 from fitgauge.engine.serving.kv_cache import (
     cache_bytes,
     cached_tokens,
@@ -45,10 +45,10 @@ _WIDEST_SHARED = 256
 """The widest head of PyTorch's flash kernel, the only fast one that shares keys among queries."""
 
 
-class DynamicCache:
+class DynamicCache(UnpagedCache):
     """A cache that grows with its requests, behind the questions every engine's cache answers."""
 
-    __slots__ = ("context_length", "dtype", "layers", "spec", "tensor_parallel")
+    __slots__ = ("dtype", "layers", "spec", "tensor_parallel")
 
     def __init__(self, spec: ModelSpec, workload: Workload, layers: range, dtype: str) -> None:
         self.spec = spec
@@ -56,11 +56,6 @@ class DynamicCache:
         self.tensor_parallel = workload.tensor_parallel
         self.context_length = workload.context_length
         self.layers = layers
-
-    @property
-    def keeps(self) -> bool:
-        """Whether these layers keep anything of a request."""
-        return self.pool_bytes(1, 1) > 0
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
         """Return the bytes that `concurrency` requests of `context_length` tokens hold when they
@@ -73,14 +68,6 @@ class DynamicCache:
             tensor_parallel=self.tensor_parallel,
             layers=self.layers,
         )
-
-    def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Return the requests of `context_length` tokens that `pool_bytes` hold."""
-        return pool_bytes // self.pool_bytes(1, context_length)
-
-    def tokens(self, pool_bytes: int) -> int:
-        """Return the tokens of requests of the question's length."""
-        return self.requests(pool_bytes, self.context_length) * self.context_length
 
 
 def cache_format(spec: ModelSpec, scheme: Scheme, workload: Workload) -> str:

@@ -40,7 +40,7 @@ from fitgauge.engine.serving.vllm.model_classes import (
 from fitgauge.engine.serving.vllm.quantized import expert_form, linear_refusal, registered_scheme
 from fitgauge.engine.serving.vllm.quantized import refusal as expert_refusal
 from fitgauge.engine.serving.vllm.quirks import Quirks, head_tied, parts_on_every_stage, quirks
-from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
+from fitgauge.engine.unsupported import UnsupportedError, refused_degree
 from fitgauge.engine.weights import sharding
 from fitgauge.engine.weights.rank_bytes import ranks, widened
 from fitgauge.engine.weights.sharding import ShardedWeights, ShardingRules, TensorGroup, divided
@@ -237,18 +237,8 @@ def check_parallel(
     reason, works = sharded.once(
         (*degrees, version), lambda: _parallel(spec, sharded, *degrees, version=version)
     )
-    if reason is None:
-        return
-    works_instead: Alternative = (
-        {"tensor_parallel": nearest(works, tensor_parallel)}
-        if works
-        else {"tensor_parallel": (1,), "data_parallel": (1,)}
-    )
-    raise UnsupportedError(
-        "tensor_parallel",
-        f"vLLM refuses tensor_parallel {tensor_parallel}: {reason}.",
-        (works_instead,),
-    )
+    if reason is not None:
+        raise refused_degree("vLLM", tensor_parallel, reason, works)
 
 
 def _parallel(

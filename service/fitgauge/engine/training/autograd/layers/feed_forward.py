@@ -13,11 +13,7 @@ class FeedForwardModules(Modules):
 
     def feed_forward(self, x: Value) -> Value:
         """Return the output of the MLP, or of the mixture and its shared expert."""
-        experts = [
-            p
-            for p in self.unit.parameters
-            if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter
-        ]
+        experts = self.experts()
         x, dense = self.gathered(x), self.linears(attention=False)
         if not experts:
             return self.dropout("mlp.dropout", "mlp", self.mlp(dense, x))

@@ -8,7 +8,6 @@ has an input of its own. Source: transformers 5.23, models/gemma4/modeling_gemma
 from collections.abc import Sequence
 
 from fitgauge.engine.model.mixers import Attention
-from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
 from fitgauge.engine.training.autograd.operations import FLOAT, Value
@@ -72,11 +71,7 @@ class Gemma4Layer(Layer):
 
     def _fed(self, x: Value) -> Value:
         """Return the sum of the MLP and of a mixture that reads the stream itself."""
-        experts = [
-            p
-            for p in self.unit.parameters
-            if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter
-        ]
+        experts = self.experts()
         fed = self.mlp(self.linears(attention=False)[:3], self.norm("pre_feedforward_layernorm", x))
         if not experts:
             return fed

@@ -3,7 +3,6 @@ times the router's score. Source: transformers 5.23, models/llama4/modeling_llam
 (Llama4TextMoe, Llama4TextExperts, apply_rotary_emb, Llama4TextL2Norm)."""
 
 from fitgauge.engine.model.mixers import Attention
-from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter
@@ -43,11 +42,7 @@ class Llama4Layer(Layer):
 
         Every expert reads all tokens times its score, which is 0 where it was not chosen. Inputs
         and outputs of the experts live while the shared expert runs (Llama4TextMoe.forward)."""
-        experts = [
-            p
-            for p in self.unit.parameters
-            if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter
-        ]
+        experts = self.experts()
         if not experts:
             return super().feed_forward(x)
         tape, context = self.tape, self.context

@@ -179,11 +179,7 @@ class MegatronLayer(MegatronModules):
     def feed_forward(self, x: Value) -> Value:
         """Return the MLP, or the shared expert, then the mixture (transformer/moe/moe_layer.py,
         MoELayer.forward)."""
-        experts = [
-            p
-            for p in self.unit.parameters
-            if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter
-        ]
+        experts = self.experts()
         dense = self.linears(attention=False)
         with self.again("moe" if experts else "mlp"):
             output = self.mixed(experts, dense, x) if experts else self.mlp(dense, x)

@@ -141,6 +141,14 @@ class Modules:
             and ("att" in parameter.name.lower()) == attention
         ]
 
+    def experts(self) -> list[Parameter]:
+        """Return the weights of routed experts, without their adapters."""
+        return [
+            p
+            for p in self.unit.parameters
+            if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter
+        ]
+
     # --- modules
 
     def linear(self, parameter: Parameter, x: Value, tokens: int | None = None) -> Value:

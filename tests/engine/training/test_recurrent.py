@@ -12,9 +12,9 @@ MAMBA = "state-spaces/mamba-130m-hf"
 NEMOTRON = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 
 
-def layers(name, attention="sdpa"):
+def layers(name, attention="sdpa", length=512):
     workload = TrainingWorkload(
-        precision="bf16", sequence_length=512, micro_batch_size=2, attention=attention
+        precision="bf16", sequence_length=length, micro_batch_size=2, attention=attention
     )
     return segments(truth.own_model(name, None), workload).layers
 
@@ -30,6 +30,14 @@ def test_mambas_kernel_keeps_no_state_of_every_token():
     tokens, channels, states = 2 * 512, 1536, 16
     assert sum(saved.bytes for saved in written.saved) > 3 * tokens * channels * states * 4
     assert sum(saved.bytes for saved in kernel.saved) < tokens * channels * states
+
+
+def test_mambas_kernel_keeps_two_states_in_float32_of_every_2048th_token():
+    (kernel,) = layers(MAMBA, length=4097)
+    sequences, channels, chunks, states = 2, 1536, 3, 16
+    sizes = {saved.name: saved.bytes for saved in kernel.saved}
+    assert sizes["scan.states"] == sequences * channels * chunks * 2 * states * 4
+    assert sizes["scan.b_and_c"] == sequences * 4097 * 2 * states * 2
 
 
 @pytest.mark.parametrize("name", [QWEN, NEMOTRON])

@@ -127,6 +127,15 @@ def test_a_training_row_says_what_check_training_fit_says(models_for, questions)
         assert (alone.verdict, alone.fit_probability) == (row.verdict, row.fit_probability)
 
 
+def test_several_gpus_train_what_one_does_not_hold(models_for):
+    def trained(gpu):
+        fields = {"task": "training", "method": "lora", "search": "qwen3-14b"}
+        return {row.model for row in models_for(gpu=gpu, **fields).items}
+
+    assert not trained("RTX 3090")
+    assert "Qwen/Qwen3-14B" in trained("2x RTX 3090")
+
+
 @pytest.mark.parametrize(
     "fields", [{"task": "training", "engine": "vllm"}, {"method": "lora"}, {"sequence_length": 64}]
 )

@@ -2,7 +2,7 @@
 
 import json
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx
@@ -209,6 +209,35 @@ def test_all_that_a_sentence_sets_is_asked(open_page, sentence, field, value):
     page.keyboard.press("Enter")
     page.wait_for_selector("h2:has-text('1 × H100')")
     assert parse_qs(urlsplit(page.url).query)[field] == [value]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_comparison_is_drawn_whole_and_a_row_is_asked_by_a_click(open_page, width):
+    page = open_page(NEEDS, width=width).answered()
+    page.fill("#sentence", "Qwen3-8B or Qwen3-14B on a 4090 or 2x L40S, 16k context?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".ask tbody tr")
+    rows = page.eval_on_selector_all(
+        ".ask tbody tr", "all => all.map(one => [...one.cells].map(cell => cell.innerText))"
+    )
+    models = ("Qwen/Qwen3-8B", "Qwen/Qwen3-14B")
+    gpus = ("1 × RTX 4090", "2 × L40S")
+    assert [tuple(row[:2]) for row in rows] == [*product(models, gpus)]
+    assert [row[2] for row in rows] == ["fits", "fits", "does not fit", "fits"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.click(".ask tbody tr:nth-child(4) button")
+    page.wait_for_selector("h2:has-text('Qwen/Qwen3-14B · 2 × L40S')")
+    assert parse_qs(urlsplit(page.url).query)["context_length"] == ["16384"]
+
+
+def test_on_a_phone_the_answer_stands_before_the_fields(open_page):
+    page = open_page(DOES_NOT_FIT, width=390).answered()
+    assert page.locator(".verdict .chip").bounding_box()["y"] < 600
+    assert not page.is_visible("input[list=gpu-names]")
+    page.click("text=Change the question")
+    page.fill("input[list=gpu-names]", "H200")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".verdict.fits")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import {post} from '../api.js';
 import {plain} from '../format.js';
 import {FIELDS, replace} from '../state.js';
 import {named, t} from '../texts.js';
+import {Comparison} from './comparison.js';
 
 const TASKS = {check_training_fit: 'training', plan_training: 'training'};
 /** What the page answers by itself; the answer to all else is shown in a sentence. */
@@ -52,6 +53,7 @@ function Reading() {
     <p>${t('ask.read', {fields: fields.join(', ')})}</p>
     ${missing.length > 0 && html`<p>${t('ask.missing', {fields: missing.join(', ')})}</p>`}
     ${summary && html`<p lang="en"><b>${summary}</b></p>`}
+    ${read.operation === 'compare_fit' && read.answer && html`<${Comparison} rows=${read.answer.items} />`}
   </div>`;
 }
 

@@ -17,6 +17,8 @@ const PAUSE_MS = 120;
 /** Letters from which on the Hub is searched too. */
 const LEAST_LETTERS = 3;
 
+/** Whether the fields are unfolded on a phone, where the answer stands right below. */
+const isOpen = signal(false);
 const suggested = signal({models: [], gpus: []});
 const suggest = latest(async ([kind, text], cancel) => {
   const path = `v1/names?search=${encodeURIComponent(text)}`;
@@ -91,6 +93,9 @@ function shared({model, gpu, gpu_count: count}) {
 export function Question() {
   const tasks = ['serving', 'training'];
   return html`<form class="question" onSubmit=${(event) => event.preventDefault()}>
+    <button type="button" class="fold" aria-expanded=${isOpen.value} aria-controls="fields"
+      onClick=${() => { isOpen.value = !isOpen.value; }}>${t('question.change')}</button>
+    <div id="fields">
     <div role="group" aria-label=${t('task')}>${tasks.map((name) => html`<button type="button"
       aria-pressed=${task.value === name}
       onClick=${() => replace(name, shared(question.value))}>${t(`task.${name}`)}</button>`)}</div>
@@ -98,5 +103,6 @@ export function Question() {
     <${Name} name="gpu" kind="gpus" placeholder=${t('field.gpu.none')} />
     ${question.value.gpu && html`<${Slider} name="gpu_count" positions=${GPUS} show=${whole} />`}
     <${task.value === 'training' ? Training : Serving} />
+    </div>
   </form>`;
 }

@@ -8,6 +8,7 @@ export default {
   'ask.read': 'Understood as: {fields}',
   'ask.missing': 'Add: {fields}',
   'ask.off': 'This is not a question about the memory of a model on a GPU.',
+  'question.change': 'Change the question',
   'task': 'Task',
   'task.serving': 'Serving',
   'task.training': 'Training',

@@ -8,6 +8,7 @@ export default {
   'ask.read': '理解为：{fields}',
   'ask.missing': '请补充：{fields}',
   'ask.off': '这不是关于模型在 GPU 上显存占用的问题。',
+  'question.change': '修改问题',
   'task': '任务',
   'task.serving': '推理',
   'task.training': '训练',

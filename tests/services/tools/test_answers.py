@@ -263,3 +263,19 @@ def test_what_is_offloaded_is_said_with_the_memory_of_the_machine(call):
     assert "138.2 GiB of host memory in addition: the machine has 32 GiB. Fix: " in small["answer"]
     served = call("check_fit", model="70b", gpu="H100", options="cpu_offload_gib=80")
     assert served["answer"].endswith("It needs 80.0 GiB of host memory in addition.")
+
+
+def test_what_a_method_needs_is_said_of_the_one_that_is_sent(call):
+    for method, needs in (("qlora", "qlora"), ("full", "full"), (None, "lora")):
+        short = call("check_training_fit", model="7b", method=method)
+        assert short["needs_gib"] == short["needs_by_format"][needs]
+        assert short["answer"].endswith(".")
+        assert f"needs GiB: {short['needs_gib']:,} in {needs}, " in short["answer"]
+
+
+def test_a_base_in_4_bit_is_said_of_lora(call):
+    short = call(
+        "check_training_fit", model="7b", gpu="RTX 4090", method="lora", quantization="4bit"
+    )
+    assert short["answer"].startswith("LoRA of 7b over a base in nf4 fits on one RTX 4090: ")
+    assert "over a base" not in call("check_training_fit", model="7b", gpu="L4")["answer"]

@@ -22,12 +22,14 @@ _ASSUMED = 8
 
 
 def needs_answer(call: Arguments, answer: FitAnswer | TrainingAnswer) -> ToolAnswer:
-    """Return what a model needs by format or by method. `needs_gib` is of the first: the widest
-    format, or the method that is answered."""
+    """Return what a model needs by format or by method. `needs_gib` is of the first: the one that
+    is sent, else the widest format, or the method that is answered."""
     understood, smallest = answer.understood_as, answer.smallest
     by_name = {need.name.lower(): gib(need.required_bytes.expected) for need in answer.needs}
-    requested = str(understood.get("quantization", "")).lower()
-    name = requested if requested in by_name else next(iter(by_name), "")
+    field = "quantization" if isinstance(answer, FitAnswer) else "method"
+    requested = str(understood.get(field, "")).lower() if field in call.fields else ""
+    by_name = dict(sorted(by_name.items(), key=lambda row: row[0] != requested))
+    name = next(iter(by_name), "")
     rows = [
         Option(
             role=", ".join(row.reasons),

@@ -2,6 +2,7 @@
 
 from msgspec import UNSET
 
+from fitgauge.engine.quantity import GIB
 from fitgauge.services.common.fit_schemas import FitAnswer, PerGpu
 from fitgauge.services.common.responses import host_in_words
 from fitgauge.services.common.schemas import GpuAnswer, Verdict
@@ -36,7 +37,7 @@ _VERDICTS: dict[Verdict, str] = {
     "does_not_fit": "does not fit",
     "unsupported": "is not supported",
 }
-_METHODS = {"lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA", "full": "Full fine-tuning"}
+_METHODS = {"lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA", "full": "full fine-tuning"}
 _TRAINING_FIELDS = (
     "model", "method", "activation_checkpointing", "framework", "precision", "optimizer", "loss",
     "micro_batch_size", "sequence_length", "quantization",
@@ -134,10 +135,13 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
     else:
         algorithm = understood.get("algorithm")
         title = _METHODS.get(method, method)
+        base = understood.get("quantization") if method == "lora" else None
         title = title if algorithm in (None, "sft") else f"{str(algorithm).upper()} by {title}"
-        subject = f"{title} of {short_name(answer.model.id)} {_in_words(answer.verdict)}"
+        title = f"{title[0].upper()}{title[1:]}"
+        subject = f"{title} of {short_name(answer.model.id)}"
+        subject += f" over a base in {base}" if base else ""
         short.answer = _sentence(
-            f"{subject} on {gpus(answer.gpu)}",
+            f"{subject} {_in_words(answer.verdict)} on {gpus(answer.gpu)}",
             short,
             f"with {batch} x {length:,} tokens" if isinstance(length, int) else "as asked",
             answer,
@@ -150,8 +154,9 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
 
 
 def _of_host(answer: FitAnswer | TrainingAnswer) -> str:
-    """Return the host memory that an answer needs, as a sentence without its end."""
-    if answer.host_memory is None:
+    """Return the host memory that an answer needs, as a sentence without its end; empty for what
+    any machine has."""
+    if answer.host_memory is None or answer.host_memory.total_bytes < GIB:
         return ""
     machine = answer.understood_as.get("host_memory_gib")
     has = float(machine) if isinstance(machine, int | float) else None

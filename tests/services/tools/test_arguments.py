@@ -5,9 +5,9 @@ import pytest
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.tools.aliases import (
     FIELDS,
-    GPU_MEMORY,
     GPUS_PER_NODE,
     NODES,
+    PARTS_OF_NAMES,
     SWITCHES,
     VALUES,
     plain,
@@ -97,6 +97,13 @@ def more(tool, **sent):
         ({"options": None}, {}),
         ({"max_num_seqs": 16}, {"max_num_seqs": 16}),
         ({"gpu_count": 1, "num_gpus": 4}, {"gpu_count": 4}),
+        ({"target_context_len": "16k"}, {"context_length": 16384}),
+        ({"max_parallel_requests": 4}, {"concurrency": 4}),
+        ({"concurrent_sessions": "4"}, {"concurrency": 4}),
+        ({"parallelism": {"tensor": 2}}, {"tensor_parallel": 2}),
+        ({"cpu_moe": True}, {"n_cpu_moe": 999}),
+        ({"modelMaxLen": "8k"}, {"context_length": 8192}),
+        ({"requests_per_user": 4, "num_models": 3, "total_requests": 1000}, {}),
     ],
 )  # fmt: skip
 def test_a_serving_call_is_understood(sent, expected):
@@ -121,6 +128,11 @@ def test_a_serving_call_is_understood(sent, expected):
         ({"options": "precision=bf16"}, {"precision": "bf16"}),
         ({"use_liger_kernel": True}, {"kernels": "liger"}),
         ({"fsdp": True}, {"framework": "fsdp"}),
+        ({"strategy": "FSDP"}, {"framework": "fsdp"}),
+        ({"sharding_strategy": "DeepSpeed ZeRO-2"}, {"framework": "deepspeed", "zero_stage": 2}),
+        ({"strategy": "DDP"}, {"zero_stage": 0}),
+        ({"per_device_batch_size": 4}, {"micro_batch_size": 4}),
+        ({"batch_size_per_device": 4}, {"micro_batch_size": 4}),
         ({"fsdp": "full_shard auto_wrap"}, {"framework": "fsdp"}),
         ({"tokens": "20B", "seq_len": 4096}, {"token_budget": 2e10, "sequence_length": 4096}),
         (
@@ -176,6 +188,13 @@ def test_a_task_is_read_in_words(task, meant):
         fields("recommend_gpus", model="7b", task="training or serving")
 
 
+@pytest.mark.parametrize("kinds", ["consumer", "Hopper", "gaming, Ada Lovelace"])
+def test_kinds_of_gpus_may_be_sent_for_their_names(kinds):
+    read = parse(TOOLS["recommend_gpus"], {"model": "7b", "gpu_type": kinds})
+    assert read.fields == {"model": "7b", "kinds": kinds}
+    assert fields("recommend_gpus", model="7b", gpus="consumer, L4")["gpus"] == "consumer, L4"
+
+
 def test_what_trains_is_no_engine_of_a_log():
     read = parse(TOOLS["explain_log"], {"log": "CUDA out of memory.", "framework": "unsloth"})
     assert (set(read.fields), len(read.notes)) == ({"log"}, 1)
@@ -196,9 +215,13 @@ def test_a_time_is_in_the_unit_of_its_name(key, value):
     assert got["max_seconds_to_first_token"] == 0.5
 
 
-def test_a_rate_is_answered_with_what_to_send():
-    (note,) = parse(TOOLS["recommend_gpus"], {"model": "7b", "rps": 5}).notes
-    assert "concurrency" in note
+@pytest.mark.parametrize(
+    ("sent", "instead"),
+    [({"rps": 5}, "concurrency"), ({"latency_ms": 50}, "max_seconds_to_first_token")],
+)
+def test_a_rate_is_answered_with_what_to_send(sent, instead):
+    (note,) = parse(TOOLS["recommend_gpus"], {"model": "7b", **sent}).notes
+    assert instead in note
 
 
 def test_engines_of_a_table_lose_their_releases():
@@ -212,6 +235,31 @@ def test_the_memory_of_a_gpu_belongs_to_its_name():
     assert fields("check_fit", model="7b", gpu="A100 80GB", vram=80)["gpu"] == "A100 80GB"
     assert fields("check_fit", model="7b", vram="24 GB")["gpu"] == "24 GB"
     assert fields("check_fit", model="7b", instance_type="g5.12xlarge")["gpu"] == "g5.12xlarge"
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "model"),
+    [
+        ("Qwen3", "14B", "Qwen3 14B"),
+        ("llama 3.1", 70, "llama 3.1 70B"),
+        ("phi-4 14b", 14, "phi-4 14b"),
+    ],
+)
+def test_the_size_of_a_model_belongs_to_its_name(name, size, model):
+    assert fields("check_fit", model=name, model_size=size)["model"] == model
+    assert fields("check_fit", model_size="7b")["model"] == "7b"
+
+
+def test_a_list_may_be_sent_as_its_json():
+    assert fields("check_fit", model="7b", gpu='["L4", "L4"]')["gpu"] == "L4 + L4"
+    assert fields("compare_fit", models='["7b", "13b"]', gpus="L4")["models"] == "7b, 13b"
+    assert fields("explain_log", log="[rank0]: out of memory")["log"] == "[rank0]: out of memory"
+
+
+def test_a_word_for_another_field_sets_what_the_tool_has_of_it():
+    assert more("check_training_fit", task="pretraining") == {"method": "full"}
+    assert more("check_training_fit", task="QLoRA") == {"method": "qlora"}
+    assert more("check_training_fit", task="summarization") == {}
 
 
 def test_an_object_of_a_gpu_holds_its_name_count_and_memory():
@@ -304,7 +352,7 @@ def test_every_alias_means_a_field_that_exists():
     targets = {name for names in FIELDS.values() for name in names}
     targets |= {name for row in SWITCHES.values() for name in row}
     targets |= {name for rows in VALUES.values() for row in rows.values() for name in row}
-    assert targets - {GPU_MEMORY, GPUS_PER_NODE, NODES} <= ALL_FIELDS
+    assert targets - {*PARTS_OF_NAMES, GPUS_PER_NODE, NODES} <= ALL_FIELDS
     assert set(VALUES) <= ALL_FIELDS
 
 

@@ -5,12 +5,20 @@ order of preference: a tool takes the first that its request has."""
 
 from collections.abc import Mapping
 
+from fitgauge.engine.serving.options import ALL_LAYERS
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.ask.grammar import HOURS_OF_A_MONTH
 
 Value = str | int | float | bool
 
 GPU_MEMORY = "gpu memory"
 """No field: the memory of the GPU, which belongs to its name."""
+
+MODEL_SIZE = "model size"
+"""No field: the parameters of the model, which belong to its name."""
+
+PARTS_OF_NAMES: Mapping[str, str] = {GPU_MEMORY: "gpu", MODEL_SIZE: "model"}
+"""What belongs to a name, and the field of that name."""
 
 NODES = "nodes"
 GPUS_PER_NODE = "gpus per node"
@@ -28,58 +36,56 @@ _CHECKPOINTING = ("activation_checkpointing",)
 _SEQS = ("max_num_seqs",)
 _SHARE = ("gpu_memory_utilization",)
 
-_NAMES: Mapping[tuple[str, ...], str] = {
+NAMES: Mapping[tuple[str, ...], str] = {
     _MODEL: (
-        "model models model_id model_name model_name_or_path hf_model huggingface_id repo "
-        "repo_id checkpoint base_model llm model_path pretrained_model_name_or_path"
+        "model models model_id model_name model_name_or_path hf_model huggingface_id repo repo_id "
+        "checkpoint base_model llm model_path pretrained_model_name_or_path"
     ),
     _GPU: (
-        "gpu gpus gpu_type gpu_name gpu_model accelerator accelerators device hardware "
-        "graphics_card card instance instance_type machine_type available_gpus my_gpus gpu_list "
-        "gpu_options gpu_choices gpu_candidates gpu_configs"
+        "gpu gpus gpu_type gpu_name gpu_model accelerator device hardware graphics_card card "
+        "instance instance_type machine_type available_gpus gpu_list gpu_options gpu_choices "
+        "gpu_candidates gpu_configs"
     ),
-    (GPU_MEMORY, "gpu"): (
-        "vram gpu_memory gpu_memory_gb vram_gb gpu_vram gpu_memory_gib vram_gib gpu_ram memory"
-    ),
+    (MODEL_SIZE,): "model_size parameters params",
+    (GPU_MEMORY,): "vram gpu_memory gpu_vram gpu_ram memory",
     ("gpu_count", "max_gpu_count"): (
-        "num_gpus n_gpus ngpu gpus_count number_of_gpus count quantity qty world_size "
-        "num_processes num_gpu num_devices device_count"
+        "n_gpus ngpu gpus_count number_of_gpus count quantity qty world_size num_processes "
+        "num_gpu num_devices device_count total_gpus"
     ),
     ("max_gpu_count",): "max_gpus",
-    (NODES,): "nodes num_nodes nnodes node_count machines num_machines instance_count",
-    (GPUS_PER_NODE, "gpu_count"): "gpus_per_node num_gpus_per_node gpu_per_node nproc_per_node",
+    (NODES,): "nodes nnodes machines instance_count",
+    (GPUS_PER_NODE, "gpu_count"): "num_gpus_per_node gpu_per_node nproc_per_node",
     _TOKENS: (
         "context_length context_lengths sequence_length max_model_len max_length ctx ctx_len "
-        "ctx_size context n_ctx num_ctx max_context max_context_length context_window "
-        "min_context min_context_length "
-        "context_size context_tokens seq_len seq_length sequence_len max_seq_len max_seq_length "
-        "cutoff_len tokens max_position_embeddings model_max_length max_total_tokens length "
-        "input_length c"
+        "ctx_size context max_context max_context_length context_window min_context "
+        "min_context_length seq_len seq_length sequence_len max_seq_len cutoff_len tokens "
+        "max_position_embeddings max_total_tokens length input_length c"
     ),
     ("sequence_length",): "block_size",
     _REQUESTS: (
         "concurrency concurrencies micro_batch_size batch_size batch bs "
         "per_device_train_batch_size per_gpu_batch_size train_batch_size "
-        "train_micro_batch_size_per_gpu "
-        "device_batch_size micro_batch mbs users concurrent_users concurrent_requests num_users "
-        "parallel num_parallel n_parallel max_concurrency max_concurrent_requests requests "
-        "num_requests concurrent"
+        "train_micro_batch_size_per_gpu device_batch_size micro_batch mbs users concurrent_users "
+        "concurrent_requests parallel max_concurrency max_concurrent_requests requests concurrent"
     ),
     ("global_batch_size",): (
-        "global_batch train_batch_size total_batch_size effective_batch_size batch_size "
-        "batch bs gbs"
+        "global_batch train_batch_size total_batch_size effective_batch_size batch_size batch bs "
+        "gbs"
     ),
     ("precision", *_FORMAT): "dtype torch_dtype",
     _FORMAT: (
         "quantization quantizations quant quantisation quantization_type quantization_method "
-        "quantization_format precision weight_dtype weights_dtype format weight_format bits "
-        "load_format quantize quants"
+        "quantization_format precision weight_dtype format weight_format bits load_format "
+        "quantize"
     ),
     ("engine", "engines"): (
         "engine engines backend inference_engine serving_engine runtime server framework "
         "inference_framework"
     ),
-    ("trainer", "framework"): "trainer training_framework library tool backend engine trainer_name",
+    ("trainer", "framework"): (
+        "trainer training_framework library tool backend engine trainer_name strategy parallelism "
+        "distributed_strategy parallel_strategy sharding_strategy distributed_backend"
+    ),
     ("method",): (
         "training_method finetuning_type finetune_type tuning fine_tuning peft peft_method "
         "training_type stage tuner finetuning_method mode adapter"
@@ -87,50 +93,42 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ("algorithm",): "rl_algorithm objective_type",
     ("kv_cache_dtype",): (
         "kv_dtype kv_cache cache_type cache_type_k cache_type_v ctk ctv kv_cache_type "
-        "kv_cache_quantization kv_quant "
-        "kv_cache_format"
+        "kv_cache_quantization kv_quant kv_cache_format"
     ),
-    ("tensor_parallel",): (
-        "tp tp_size tensor_parallel_size tensor_model_parallel_size tensor_parallelism num_shard"
-    ),
+    ("tensor_parallel",): "tp tp_size tensor_parallel_size tensor_model_parallel_size num_shard",
     ("pipeline_parallel",): "pp pp_size pipeline_parallel_size pipeline_model_parallel_size",
     ("data_parallel",): "dp dp_size data_parallel_size",
     ("expert_parallel",): "ep ep_size expert_parallel_size expert_model_parallel_size",
     ("context_parallel",): "cp cp_size context_parallel_size",
     _SHARE: (
-        "mem_fraction_static gpu_mem_util memory_utilization gpu_utilization "
-        "cuda_memory_fraction free_gpu_memory_fraction gpu_memory_fraction utilization"
+        "mem_fraction_static gpu_mem_util memory_utilization gpu_utilization cuda_memory_fraction "
+        "free_gpu_memory_fraction gpu_memory_fraction utilization"
     ),
-    _SEQS: (
-        "max_running_requests max_seqs max_batch_size max_sequences max_concurrent_sequences "
-        "max_num_sequences np"
-    ),
-    ("max_batched_tokens",): (
-        "max_num_batched_tokens chunked_prefill_size n_ubatch ubatch_size max_num_tokens"
-    ),
+    _SEQS: "max_running_requests max_seqs max_batch_size max_concurrent_sequences np",
+    ("max_batched_tokens",): "chunked_prefill_size n_ubatch ubatch_size max_num_tokens",
     ("language_model_only",): (
         "text_only language_only text_alone no_vision disable_vision no_mmproj disable_multimodal"
     ),
     ("enforce_eager",): "eager disable_cuda_graph eager_mode",
     ("cpu_offload_gib",): "cpu_offload",
-    ("n_gpu_layers",): "ngl gpu_layers num_gpu_layers",
+    ("n_gpu_layers",): "ngl gpu_layers",
     ("n_cpu_moe",): "ncmoe cpu_moe_layers",
     ("kv_offload_gib",): (
-        "kv_offload kv_cache_offload kv_offloading_size cpu_offload_kv kv_cpu_offload hicache_size"
+        "kv_offload kv_cache_offload kv_offloading_size kv_cpu_offload hicache_size"
     ),
     ("disaggregation",): "disaggregation_mode role serving_role pd_role",
     ("host_memory_gib",): "host_memory_gb host_ram ram system_ram system_memory cpu_memory",
     ("kv_cache_memory_gib",): "kv_cache_memory kv_cache_gib",
     ("draft_model",): "speculative_model draft",
-    ("speculative_tokens",): "num_speculative_tokens",
-    ("lora_slots",): "max_loras num_loras loras lora_count adapters num_adapters lora_adapters",
-    ("engine_version",): "vllm_version version",
+    ("speculative_tokens",): "",
+    ("lora_slots",): "max_loras loras adapters lora_adapters",
+    ("engine_version",): "version",
     ("prompt_tokens",): "input_tokens input_len isl prompt_len",
-    (ANSWER,): "output_tokens output_len output_length osl completion_tokens",
+    (ANSWER,): "output_tokens output_len osl completion_tokens",
     ("prefix_cache_hit_rate",): "cache_hit_rate prefix_hit_rate hit_rate cache_hit",
     ("min_tokens_per_second_per_request",): (
-        "min_tokens_per_second_per_user tokens_per_second_per_user "
-        "tokens_per_second_per_request tps_per_user min_tps"
+        "min_tokens_per_second_per_user tokens_per_second_per_user tokens_per_second_per_request "
+        "tps_per_user min_tps"
     ),
     ("max_seconds_to_first_token",): "ttft max_ttft time_to_first_token max_time_to_first_token",
     _CHECKPOINTING: (
@@ -150,29 +148,31 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ("lora_rank",): "r rank lora_r adapter_rank lora_dim max_lora_rank",
     ("lora_targets",): "target_modules lora_target_modules lora_target",
     ("zero_stage",): "zero deepspeed_stage zero_optimization_stage deepspeed_zero_stage deepspeed",
-    ("offload",): "offload_optimizer optimizer_offload cpu_offload zero_offload",
+    ("offload",): "optimizer_offload cpu_offload zero_offload",
     ("loss",): "loss_type cross_entropy",
     ("kernels",): "use_liger use_liger_kernel liger liger_kernel",
-    ("samples",): "dataset_size num_train_samples train_samples num_examples dataset_samples",
+    ("samples",): "dataset_size train_samples num_examples dataset_samples",
     ("epochs",): "num_epochs num_train_epochs train_epochs",
     ("token_budget",): "training_tokens train_tokens num_tokens total_tokens dataset_tokens",
-    ("images",): "num_images image_count images_per_sample images_per_sequence max_images",
+    ("images",): (
+        "images_per_sample images_per_sequence images_per_prompt images_per_request max_images"
+    ),
     ("image_size",): "image_resolution resolution",
     ("group_size",): "num_generations num_samples rollout_n",
     ("prompt_length",): "max_prompt_length",
     ("completion_length",): "max_completion_length max_new_tokens response_length",
     ("max_usd_per_hour",): (
-        "budget max_price price max_cost budget_per_hour max_price_per_hour max_hourly_cost "
-        "usd_per_hour budget_usd_per_hour hourly_budget"
+        "budget price max_cost budget_per_hour max_price_per_hour max_hourly_cost usd_per_hour "
+        "budget_usd_per_hour hourly_budget"
     ),
-    ("price_per_gpu_hour",): "gpu_price price_per_hour cost_per_gpu_hour",
-    ("clouds",): "cloud provider providers cloud_provider",
+    ("price_per_gpu_hour",): "gpu_price price_per_hour",
+    ("clouds",): "cloud provider cloud_provider",
     ("vendors",): "vendor gpu_vendor",
-    ("kinds",): "kind gpu_kind gpu_kinds gpu_class gpu_series gpu_generation gpu_architecture",
-    ("objective",): "sort_by optimize_for priority goal prefer sort order_by",
+    ("kinds",): "kind gpu_kind gpu_class gpu_series gpu_generation gpu_architecture",
+    ("objective",): "sort_by optimize_for priority goal prefer preference sort order_by",
     ("task",): "use_case usecase workload purpose type task_type",
     ("search",): "query name family filter model_family keyword",
-    ("log",): "logs text message error error_message output traceback stderr",
+    ("log",): "log_text log_output text message error error_message output traceback stderr",
     ("command",): "launch_command cmd command_line",
     ("settings",): "mode",
     ("other_memory_gib",): "other_memory reserved_gib used_gib",
@@ -218,6 +218,7 @@ _WORDS: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
         "deepspeed zero": {"framework": "deepspeed"},
         "fsdp fsdp1 fsdp2": {"framework": "fsdp"},
         "megatron megatronlm megatroncore": {"framework": "megatron"},
+        "ddp dataparallel distributeddataparallel": {"zero_stage": 0},
         "transformers huggingface hf hftrainer huggingfacetrainer peft accelerate pytorch": {
             "framework": "transformers"
         },
@@ -232,9 +233,8 @@ _WORDS: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
     "task": {
         "generate inference infer serve deploy deployment hosting host chat run generation"
         " production coding code rag agent agents assistant chatbot": {"task": "serving"},
-        "train finetune finetuning finetuned tuning sft rl rlhf grpo pretraining": {
-            "task": "training"
-        },
+        "train finetune finetuning finetuned tuning sft rl rlhf grpo": {"task": "training"},
+        "pretrain pretraining": {"task": "training", "method": "full"},
         "full fullfinetuning": {"task": "training", "method": "full"},
         "lora": {"task": "training", "method": "lora"},
         "qlora": {"task": "training", "method": "qlora"},
@@ -258,6 +258,8 @@ _WORDS: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
 
 _FLAGS: Mapping[str, Mapping[str, Value]] = {
     "enable_lora": {"lora_slots": 1},
+    "cpu_moe": {"n_cpu_moe": ALL_LAYERS},
+    "cmoe": {"n_cpu_moe": ALL_LAYERS},
     "load_in_4bit": {"method": "qlora", "quantization": "4bit"},
     "load_in_8bit": {"quantization": "int8"},
     "use_qlora": {"method": "qlora"},
@@ -301,7 +303,7 @@ _WITHOUT_EFFECT = """
     lora_dropout alpha dropout token user format_output response_format stream language units
     explain explanation reasoning thought prefix_caching lora_modules detail limit os
     operating_system cpu cpu_cores packing shuffle region currency name_of_user notes
-    note comment description
+    note comment description task
 """
 """Arguments that do not change an answer: they are accepted, and reported as ignored."""
 
@@ -313,7 +315,7 @@ def plain(text: str) -> str:
 
 def _by_alias() -> dict[str, list[str]]:
     fields: dict[str, list[str]] = {}
-    for targets, names in _NAMES.items():
+    for targets, names in NAMES.items():
         for name in names.split():
             row = fields.setdefault(plain(name), [])
             row += [target for target in targets if target not in row]
@@ -332,10 +334,27 @@ VALUES: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
 SWITCHES: Mapping[str, Mapping[str, Value]] = {plain(name): row for name, row in _FLAGS.items()}
 """Fields by switch."""
 
-INSTEAD: Mapping[str, str] = dict.fromkeys(
-    map(plain, ["requests_per_second", "request_rate", "rps", "qps", "queries_per_second"]),
-    "send concurrency, the requests at once",
-)
+INSTEAD: Mapping[str, str] = {
+    plain(name): instead
+    for names, instead in {
+        "requests_per_second request_rate rps qps queries_per_second": (
+            "send concurrency, the requests at once"
+        ),
+        "latency latency_ms max_latency max_latency_ms target_latency target_latency_ms": (
+            "send max_seconds_to_first_token or min_tokens_per_second_per_request"
+        ),
+        "tpot itl inter_token_latency time_per_output_token": (
+            "send min_tokens_per_second_per_request"
+        ),
+        "free_vram free_memory free_gpu_memory available_vram available_gpu_memory": (
+            "send other_memory_gib, what other processes hold"
+        ),
+        "monthly_budget budget_per_month max_usd_per_month": (
+            f"send max_usd_per_hour: a month has {HOURS_OF_A_MONTH} hours"
+        ),
+    }.items()
+    for name in names.split()
+}
 """What to send instead of arguments that no field takes."""
 
 WITHOUT_EFFECT = frozenset((*map(plain, _WITHOUT_EFFECT.split()), *INSTEAD)).union(

@@ -5,8 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rapidfuzz import fuzz, process
-
+from fitgauge.catalog.gpu_kinds import kind_named
 from fitgauge.engine.serving.registry import ENGINES, engine_named
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.ask.commands import pasted_command
@@ -18,33 +17,42 @@ from fitgauge.services.tools.aliases import (
     GPU_MEMORY,
     GPUS_PER_NODE,
     INSTEAD,
+    MODEL_SIZE,
     NODES,
     OLLAMA_GPU_LAYERS,
+    PARTS_OF_NAMES,
     SWITCHES,
     THE_MOST,
+    VALUES,
     WITHIN,
     WITHOUT_EFFECT,
     Value,
     plain,
 )
 from fitgauge.services.tools.faces import OPTIONS, Tool, option_keys
-from fitgauge.services.tools.values import Field, fields_of, is_not_set, read, whole_number
+from fitgauge.services.tools.names import OF_MACHINES, Names
+from fitgauge.services.tools.values import Field, is_not_set, read, whole_number
 from fitgauge.services.training_fit.launchers.registry import tools_by_word
 from fitgauge.services.training_fit.tool_settings import tool_settings
 
-_SPELLING = 86
-"""Similarity in percent from which a misspelt name is read as the nearest one."""
-
 _COMMAND = "command"
+_LONGEST_JSON = 2_000
+"""Characters of a text that is read as JSON: a log may be lines of it."""
+
 _ALL_LAYERS = re.compile(r"-\d+|999?|all|auto|max")
-_OF_MACHINES = (NODES, GPUS_PER_NODE)
 _LIMITED = ("concurrency", "context_length", "sequence_length", "micro_batch_size")
 _SIXTEEN_BIT = frozenset(("bf16", "bfloat16", "fp16", "float16", "half", "16", "16bit"))
 _RUN = re.compile(rf"({'|'.join(map(re.escape, ENGINES))})\s+(?:run|pull)\s+(\S+)")
 """A model as it is started by name."""
 
 _RELEASES = re.compile(r"(?<=\w)[\s=@-]+v?\d+(?:\.\d+){1,3}[^\s,]*")
-_UNITS = frozenset(("gb", "gib", "tokens", "seconds", "ms", "usd"))
+
+_BARE = re.compile(r"(?<=\d)$")
+_SIZES = {
+    GPU_MEMORY: ("gpu", "GB", re.compile(r"\d\s*g(i?b)?\b", re.IGNORECASE)),
+    MODEL_SIZE: ("model", "B", re.compile(r"\d\s*[bm]\b", re.IGNORECASE)),
+}
+"""Parts of names: the field, the unit of a bare number, and what finds one in the name."""
 
 _LONGEST_SEQUENCE = 2**20
 """More tokens are those of a whole run."""
@@ -57,15 +65,17 @@ class Reader:
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
-        self._accepted = fields_of(tool.request)
-        self._face = {parameter.name for parameter in tool.parameters}
+        self._names = Names(tool)
+        self._accepted = self._names.accepted
+        self.is_name = self._names.is_name
         self.fields: dict[str, Any] = {}
         self.notes: list[str] = []
         self.options: dict[str, Any] = {}
         """Fields set by `options`."""
         self.keys: dict[str, str] = {}
         """Names beyond the face under which fields were sent."""
-        self._memory: str | None = None
+        self._parts: dict[str, str] = {}
+        """Parts of names: the memory of the GPU, the size of the model."""
         self._answer: int | None = None
         self._machines: dict[str, int] = {}
         """GPUS_PER_NODE and NODES."""
@@ -106,19 +116,6 @@ class Reader:
                 " context_length to judge it so"
             )
 
-    def is_name(self, text: str, after: str = "") -> bool:
-        """Return whether a text is the name of an argument. after: the argument whose value it
-        follows; the words of a list are values, also where they are switches ("awq, fp8")."""
-        word = plain(text)
-        if word in SWITCHES:
-            fields = FIELDS.get(plain(after), [after])
-            return not any(self._takes_several(name) for name in fields)
-        return word in map(plain, self._accepted) or word in FIELDS
-
-    def _takes_several(self, name: str) -> bool:
-        field = self._accepted.get(name)
-        return field is not None and field.kind in ("texts", "integers")
-
     def take_options(self, sent: Mapping[str, Any]) -> None:
         """Read `options`. Raises InvalidRequestError for an unknown key, with the keys."""
         before, sent_as = dict(self.fields), dict(self.keys)
@@ -141,77 +138,118 @@ class Reader:
 
     def _take(self, key: str, value: Any) -> bool:  # noqa: ANN401 - JSON is any
         """Read one argument. Returns False where its name means nothing."""
-        word = plain(key)
-        if isinstance(value, Mapping):
-            rest = {
-                inner: one
-                for inner, one in value.items()
-                if not self._take_settings(key, {inner: one})
-            }
-            inside = self._within(key, rest)
-            self.take(inside)
-            if inside or len(rest) < len(value):
-                return True
-        if key not in self._accepted and word in SWITCHES and _is_switch(value):
-            self._switch(key, SWITCHES[word], value)
-            return True
-        if word in GPU_LAYERS or (word == OLLAMA_GPU_LAYERS and self._reads_gguf()):
-            self._take_layers(key, value)
-            return True
-        name = self._field_named(key)
-        if name is None:
-            if word not in WITHOUT_EFFECT and self._take_settings(key, value):
-                return True
-            if word in WITHOUT_EFFECT or word in FIELDS or word in SWITCHES:
-                if not isinstance(value, str | None) or value:
-                    self.notes.append(f"ignored {key[:40]}: {INSTEAD.get(word, 'no effect here')}")
-                return True
+        value = _from_json(value)
+        return (
+            (isinstance(value, Mapping) and self._take_object(key, value))
+            or self._take_switch(key, value)
+            or self._take_layers(key, value)
+            or self._take_field(key, value)
+            or self._take_settings(key, value)
+            or self._take_word(key, value)
+            or self._ignore(key, value)
+        )
+
+    def _take_object(self, key: str, value: Mapping[str, Any]) -> bool:
+        """Read what an object holds. Returns False where that is no arguments."""
+        rest = {
+            inner: one for inner, one in value.items() if not self._take_settings(key, {inner: one})
+        }
+        inside = self._within(key, rest)
+        self.take(inside)
+        return bool(inside) or len(rest) < len(value)
+
+    def _take_switch(self, key: str, value: object) -> bool:
+        """Set the fields that a true switch stands for, where nothing else sets them."""
+        meant = SWITCHES.get(plain(key))
+        if meant is None or key in self._accepted or not _is_switch(value):
             return False
-        if name == GPU_MEMORY:
-            self._memory = str(value)
+        if str(value).strip().lower() in ("false", "no", "off", "0"):
             return True
-        if name == ANSWER and name not in self._accepted:
-            self._answer = whole_number(Field(name, "integer"), value)
-            return True
-        if name in _OF_MACHINES:
-            self._machines[name] = whole_number(Field(name, "integer"), value)
-            return True
-        field = self._accepted[name]
-        if is_not_set(field, value):
-            return True
-        if name not in self._face or key != name:
-            self.keys[name] = key
-        if name == "model" and (pasted := pasted_command(str(value))) and pasted.fields.get(name):
-            self._take_command(key, str(value))
-            return True
-        if name == "model" and (run := _RUN.fullmatch(str(value).strip())):
-            self.fields.setdefault("engine", run[1])
-            value = run[2]
-        if word.endswith("ms") and name.startswith("max_seconds") and _is_bare(value):
-            value = f"{value} ms"
-        if name in _LIMITED and str(value).strip().lower() in THE_MOST:
-            self.notes.append(f"{name} {shown(value)}: see the limits of the answer")
-            return True
-        if word in _COMPUTE_DTYPES and "quantization" in name and _is_sixteen_bit(value):
-            self.notes.append(f"{key} {value}: the weights as published")
-            return True
-        if name == "sequence_length" and whole_number(field, value) > _LONGEST_SEQUENCE:
-            field = self._accepted.get("token_budget", field)
-        self._set(key, field, value)
+        candidates = [name for name in meant if name in self._accepted]
+        on_face = [name for name in candidates if name in self._names.face]
+        name = next(iter(on_face or candidates), None)
+        if name is None:
+            self.notes.append(f"ignored {key}: no effect here")
+        elif not isinstance(meant[name], int) or name not in self.fields:
+            # a number that is sent says more than the switch
+            if meant[name] == "qlora" and plain(str(self.fields.get(name))) == "lora":
+                del self.fields[name]  # LoRA over a base in 4 bit
+            self._put(key, name, meant[name])
         return True
 
-    def _take_layers(self, key: str, value: Any) -> None:  # noqa: ANN401 - JSON is any
+    def _take_field(self, key: str, value: Any) -> bool:  # noqa: ANN401 - JSON is any
+        """Read an argument that means a field, or a part of the GPU's name and count."""
+        name = self._names.field(key, self.notes.append)
+        if name is None:
+            return False
+        if name in PARTS_OF_NAMES:
+            self._parts[name] = str(value).strip()
+        elif name in OF_MACHINES:
+            self._machines[name] = whole_number(Field(name, "integer"), value)
+        elif name not in self._accepted:
+            self._answer = whole_number(Field(name, "integer"), value)
+        elif not is_not_set(self._accepted[name], value):
+            if name not in self._names.face or key != name:
+                self.keys[name] = key
+            self._take_value(key, name, value)
+        return True
+
+    def _take_value(self, key: str, name: str, value: Any) -> None:  # noqa: ANN401 - JSON is any
+        """Read a value that is set."""
+        field, text = self._accepted[name], str(value).strip()
+        if name == "model" and (pasted := pasted_command(text)) and pasted.fields.get(name):
+            return self._take_command(key, text)
+        if name == "model" and (run := _RUN.fullmatch(text)):
+            self.fields.setdefault("engine", run[1])
+            value = run[2]
+        elif plain(key).endswith("ms") and name.startswith("max_seconds") and _is_bare(value):
+            value = f"{value} ms"
+        elif name in _LIMITED and text.lower() in THE_MOST:
+            return self.notes.append(f"{name} {shown(value)}: see the limits of the answer")
+        elif plain(key) in _COMPUTE_DTYPES and "quantization" in name and _is_sixteen_bit(value):
+            return self.notes.append(f"{key} {value}: the weights as published")
+        elif name == "sequence_length" and whole_number(field, value) > _LONGEST_SEQUENCE:
+            field = self._accepted.get("token_budget", field)
+        elif name == "gpus" and "kinds" in self._accepted and _are_kinds(text):
+            field = self._accepted["kinds"]
+            self.notes.append(f"{key[:40]} {shown(value)}: GPUs of this kind")
+        return self._set(key, field, value)
+
+    def _take_word(self, key: str, value: object) -> bool:
+        """Read a word that stands for fields of the tool, where it has none of the argument's name:
+        a method that is sent as the task. Returns False for any other."""
+        word, meant = plain(str(value)), dict[str, Value]()
+        for name in FIELDS.get(plain(key), [plain(key)]):
+            meant |= VALUES.get(name, {}).get(word, {})
+        for name in meant.keys() & self._accepted.keys():
+            self._put(key, name, meant[name])
+        return not meant.keys().isdisjoint(self._accepted)
+
+    def _ignore(self, key: str, value: object) -> bool:
+        """Report an argument that changes nothing. Returns False where its name means nothing."""
+        word = plain(key)
+        if word not in WITHOUT_EFFECT and word not in FIELDS and word not in SWITCHES:
+            return False
+        if not isinstance(value, str | None) or value:
+            self.notes.append(f"ignored {key[:40]}: {INSTEAD.get(word, 'no effect here')}")
+        return True
+
+    def _take_layers(self, key: str, value: object) -> bool:
         """Read how many layers lie on the GPUs; all where the number is negative or very large."""
+        word = plain(key)
+        if word not in GPU_LAYERS and not (word == OLLAMA_GPU_LAYERS and self._reads_gguf()):
+            return False
         field = self._accepted.get(GPU_LAYERS_FIELD)
         if field is None:
             self.notes.append(f"ignored {key}={shown(value)}: judged with all layers on GPUs")
         elif not _ALL_LAYERS.fullmatch(str(value).strip().lower()):
             self._set(key, field, value)
+        return True
 
     def _take_settings(self, key: str, value: object) -> bool:
         """Read an argument as training tools have it in their configurations. Returns False where
         they do not."""
-        if "zero_stage" not in self._accepted:
+        if "zero_stage" not in self._accepted or plain(key) in WITHOUT_EFFECT:
             return False
         settings = tool_settings(json.dumps({key: value}))
         for name, one in settings.items():
@@ -240,60 +278,6 @@ class Reader:
         sent = str(self.fields.get("engine", ""))
         name = engine_named(re.sub(r"[^a-z0-9]", "", sent.lower()))
         return ENGINES[name].reads_gguf if name else ":" in str(self.fields.get("model", ""))
-
-    def _field_named(self, key: str) -> str | None:
-        """Return the field that a name means: exactly, by an alias, or nearly."""
-        word = plain(key)
-        by_word = {plain(name): name for name in self._accepted}
-        if word in by_word:
-            return by_word[word]
-        if (name := self._by_alias(word)) is not None:
-            return name
-        if word in WITHOUT_EFFECT or word in FIELDS or word in SWITCHES:
-            return None
-        stem, _, unit = key.lower().replace("-", "_").rpartition("_")
-        if stem and unit in _UNITS:
-            return self._field_named(stem)
-        for engine in ENGINES:  # variables: OLLAMA_CONTEXT_LENGTH
-            if (name := self._by_alias(word.removeprefix(plain(engine)))) is not None:
-                return name
-        near = process.extractOne(
-            word, [*by_word, *FIELDS], scorer=fuzz.ratio, score_cutoff=_SPELLING
-        )
-        if near is None or near[0] in _without_a_word(key):
-            return None
-        name = by_word.get(near[0]) or self._by_alias(near[0])
-        if name is not None:
-            self.notes.append(f"{key[:40]} read as {name}")
-        return name
-
-    def _by_alias(self, word: str) -> str | None:
-        """Return the field of an alias: one of the face before others."""
-        besides = {GPU_MEMORY, *(_OF_MACHINES if "gpu_count" in self._accepted else ())}
-        if "prompt_tokens" in self._accepted:
-            besides.add(ANSWER)
-        targets = [name for name in FIELDS.get(word, ()) if name in {*self._accepted, *besides}]
-        if GPU_MEMORY in targets:
-            return GPU_MEMORY if "gpu" in targets else None
-        if targets and targets[0] in _OF_MACHINES:
-            return targets[0]
-        on_face = [name for name in targets if name in self._face]
-        return next(iter(on_face or targets), None)
-
-    def _switch(self, key: str, meant: Mapping[str, Value], value: object) -> None:
-        """Set the fields that a true switch stands for, where nothing else sets them."""
-        if str(value).strip().lower() in ("false", "no", "off", "0"):
-            return
-        candidates = [name for name in meant if name in self._accepted]
-        name = next(iter([name for name in candidates if name in self._face] or candidates), None)
-        if name is None:
-            self.notes.append(f"ignored {key}: no effect here")
-            return
-        if isinstance(meant[name], int) and name in self.fields:
-            return  # a number that is sent says more than the switch
-        if meant[name] == "qlora" and plain(str(self.fields.get(name))) == "lora":
-            del self.fields[name]  # LoRA over a base in 4 bit
-        self._put(key, name, meant[name])
 
     def _set(self, key: str, field: Field, value: object) -> None:
         """Read the value of a field, and what it holds besides."""
@@ -342,8 +326,8 @@ class Reader:
         self.fields[name] = value
 
     def finish(self) -> None:
-        """Join the memory of a GPU with its name, count the GPUs of several machines, and make a
-        context of a prompt and its answer."""
+        """Join the memory of a GPU and the size of a model with their names, count the GPUs of
+        several machines, and make a context of a prompt and its answer."""
         prompt = self.fields.get("prompt_tokens")
         answer = self.fields.get(ANSWER, self._answer)
         if prompt and answer and "context_length" not in self.fields:
@@ -354,11 +338,21 @@ class Reader:
             self.fields.setdefault("gpu_count", nodes * each)
         elif nodes > 1 and "gpu_count" not in self.fields and "gpu" in self.fields:
             self.fields["gpu"] = f"{nodes}x {self.fields['gpu']}"
-        if self._memory is not None and "gpu" in self._accepted:
-            memory = re.sub(r"^(\d+(?:\.\d+)?)$", r"\1GB", self._memory.strip())
-            name = self.fields.get("gpu", "")
-            if not re.search(r"\d\s*g(i?b)?\b", name, re.IGNORECASE):
-                self.fields["gpu"] = f"{name} {memory}".strip()
+        for part, size in self._parts.items():
+            field, unit, has_size = _SIZES[part]
+            name = self.fields.get(field, "")
+            if not has_size.search(name):
+                self.fields[field] = f"{name} {_BARE.sub(unit, size)}".strip()
+
+
+def _from_json(value: Any) -> Any:  # noqa: ANN401 - JSON is any
+    """Return what a text holds that is a list or an object in JSON; else the value."""
+    if not isinstance(value, str) or len(value) > _LONGEST_JSON or value[:1] not in ("[", "{"):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def _is_switch(value: object) -> bool:
@@ -371,10 +365,9 @@ def _is_trainer(value: object) -> bool:
     return word in tools_by_word() and engine_named(word) is None
 
 
-def _without_a_word(key: str) -> set[str]:
-    """Return a name less each of its words: with one more a name means another thing."""
-    words = key.lower().replace("-", "_").split("_")
-    return {"".join(words[:at] + words[at + 1 :]) for at in range(len(words))}
+def _are_kinds(text: str) -> bool:
+    """Return whether a text names kinds of GPUs: "consumer", "Hopper"."""
+    return all(kind_named(one) for one in text.split(","))
 
 
 def _is_bare(value: object) -> bool:

@@ -9,7 +9,7 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Kind, Part, Split, Tensor
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.published import READERS, published
-from fitgauge.engine.quantization.requested import requested_scheme
+from fitgauge.engine.quantization.requested import requested_scheme, served_scheme
 from fitgauge.engine.quantization.scheme import Rule, RuleIndex, Scheme, bare, named
 from fitgauge.engine.weights.rank_bytes import rank_weights
 from fitgauge.engine.weights.sharding import formats, shard_weights
@@ -287,6 +287,21 @@ def test_a_nominal_size_counts_bits_and_nothing_else(name, gib):
     assert rank_weights(
         shard_weights(spec, requested_scheme(name, spec))
     ).bytes / 2**30 == pytest.approx(gib, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["awq", "gptq", "nf4", "nvfp4", "fp8_block"])
+def test_a_size_in_a_quantizers_format_weighs_what_the_model_of_its_shape_does(name):
+    sizes = [
+        rank_weights(shard_weights(spec, served_scheme(name, spec))).bytes / spec.parameters
+        for spec in (nominal_model("8b", 8 * 10**9).spec, llama())
+    ]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.005)
+
+
+@pytest.mark.parametrize("name", ["int4", "fp8", "q4_k_m", "bf16"])
+def test_a_size_in_bits_alone_is_served_in_them(name):
+    spec = nominal_model("8b", 8 * 10**9).spec
+    assert served_scheme(name, spec) == requested_scheme(name, spec)
 
 
 def test_a_gguf_file_of_a_model_weighs_what_llama_cpp_says():

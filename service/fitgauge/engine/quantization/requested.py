@@ -7,11 +7,12 @@ from functools import lru_cache
 
 import msgspec
 
+from fitgauge.engine.model.families.nominal import table_parameters
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.quantization import formats
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.gguf import gguf_scheme, usual_form
-from fitgauge.engine.quantization.scheme import Rule, Scheme, named
+from fitgauge.engine.quantization.scheme import Rule, Scheme, is_nominal, named
 from fitgauge.engine.unsupported import UnsupportedError
 
 UNQUANTIZED: dict[str, str] = {
@@ -34,6 +35,9 @@ FORMATS: dict[str, Format] = {
 }  # fmt: skip
 """What a quantizer stores by its usual settings: groups of 128 for integers, one scale a tensor
 for fp8."""
+
+_NUMBERS = frozenset({"fp8", "int8", "int6", "int5", "int4", "int3", "int2"})
+"""Those that say how wide a weight is and not who quantizes it."""
 
 BITSANDBYTES = ("int8", "nf4", "fp4", "nf4_double")
 """Those that bitsandbytes loads a model in."""
@@ -173,6 +177,27 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
         ({"quantization": meant or _USUAL},),
         matches=meant,
     )
+
+
+def served_scheme(name: str, spec: ModelSpec) -> Scheme:
+    """Return `requested_scheme`, of a model that is only a size as an average over its parameters:
+    what a quantizer leaves in 16 bit, embedding and head, and the scales of the rest. A format that
+    is only a width holds all of them in it.
+
+    Raises UnsupportedError as it does."""
+    scheme = requested_scheme(name, spec)
+    form = scheme.form
+    if (
+        form is None
+        or not is_nominal(spec)
+        or canonical_name(name) not in FORMATS.keys() - _NUMBERS
+    ):
+        return scheme
+    scales = (form.scale_bits + form.zero_bits) / (form.group or spec.hidden_size) / form.rows
+    in_16_bit = table_parameters(spec) / spec.parameters
+    average = Format(name=form.name, bits=16 * in_16_bit + (form.bits + scales) * (1 - in_16_bit))
+    rules = tuple(msgspec.structs.replace(rule, form=average) for rule in scheme.rules)
+    return msgspec.structs.replace(scheme, rules=rules, usual_form=form)
 
 
 def requested_form(name: str, spec: ModelSpec) -> Format | None:

@@ -8,7 +8,7 @@ from fitgauge.engine.memo import MOST_ENTRIES, Memo, MixedMemo, WeakMemo
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 from fitgauge.engine.quantization.published import published
-from fitgauge.engine.quantization.requested import requested_scheme
+from fitgauge.engine.quantization.requested import requested_scheme, served_scheme
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
@@ -41,7 +41,7 @@ def scheme_of(model: Model, quantization: str | None) -> Scheme:
     """As if stored in `quantization`, else as published. Raises UnsupportedError for an
     unknown format."""
     if quantization:
-        return requested_scheme(quantization, model.spec)
+        return served_scheme(quantization, model.spec)
     return published(model.spec) or _AS_TRAINED
 
 

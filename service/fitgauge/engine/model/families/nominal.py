@@ -3,7 +3,11 @@ attention and MLP."""
 
 from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.mixers import Attention
-from fitgauge.engine.model.spec import Block, Tensor
+from fitgauge.engine.model.spec import Block, ModelSpec, Tensor
+
+_UNTIED_FROM = 5 * 10**9
+"""Parameters from which models have a head of their own. Source: catalog/data/sizes.tsv, whose
+models are tied up to 3b and untied from 7b on."""
 
 
 def is_count(block: Block) -> bool:
@@ -26,3 +30,9 @@ def nominal_linears(block: Block) -> list[Tensor]:
         )
         if len(t.shape) == 2
     ]
+
+
+def table_parameters(spec: ModelSpec) -> int:
+    """Return how many parameters of a model that is only a size are its embedding and its head."""
+    tables = 1 if spec.parameters < _UNTIED_FROM else 2
+    return min(tables * spec.vocabulary_size * spec.hidden_size, spec.parameters // 2)

@@ -261,11 +261,11 @@ _FLAGS: dict[str, str] = {
         afmoe beam ernie4_5_moe glm4_moe glm4_moe_lite glm4v_moe hy_v3 param2moe step3p5 step3p7
     """,
     "unquantized_projector": """
-        aria cohere2_vision internvl_chat kimi_k25 llava_next_video llava_onevision paddleocr_vl
-        paligemma voxtral
+        aria cohere2_vision deepseek_vl_v2 internvl_chat kimi_k25 llava_next_video llava_onevision
+        paddleocr_vl paligemma unlimited-ocr unlimited_ocr voxtral
     """,
     "unquantized_tower": """
-        granite_speech granite_speech_plus internvl llama4 muse_glimmer
+        granite_speech granite_speech_plus internvl kimi_vl llama4 muse_glimmer
     """,
     "cache_dtype_ignored": """
         falcon

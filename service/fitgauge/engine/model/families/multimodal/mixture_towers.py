@@ -1,8 +1,10 @@
-"""The vision towers of Llama 4, Kimi K2.5 and K3, and MiniMax M3.
+"""The vision towers of Llama 4, Kimi-VL, K2.5 and K3, and MiniMax M3.
 
 Sources: transformers 5.23, models/{llama4,kimi_k25,minimax_m3_vl}; vLLM 0.33,
-models/{mllama4,kimi_k25_vit}.py, models/minimax_m3 and transformers_utils/configs/kimi_k3.py for
-what transformers does not know, and for the division."""
+models/{mllama4,kimi_vl,moonvit,kimi_k25_vit}.py, models/minimax_m3 and
+transformers_utils/configs/kimi_k3.py for what transformers does not know, and for the division."""
+
+from collections.abc import Sequence
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import parts
@@ -59,20 +61,23 @@ def llama4(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     )
 
 
-def moonvit(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
-    """MoonViT of Kimi K2.5: a learned plane of positions, joint qkv, a norm at the end, two
-    linears over merged patches."""
+def moonvit(
+    vision: Config,
+    _config: Config,
+    hidden: int,
+    names: Sequence[str] = ("mm_projector.pre_norm", "mm_projector.proj.0", "mm_projector.proj.2"),
+) -> tuple[Block, ...]:
+    """MoonViT of Kimi-VL and K2.5: a learned plane of positions, joint qkv, a norm at the end, two
+    linears over merged patches. `names`: of its projector's norm and linears."""
     vision = vision.with_defaults(MOONVIT_DEFAULTS)
     width = vision.integer("vt_hidden_size", "hidden_size", low=1)
     gathered = width * merged_patches(vision)
     projector = (
         *parts.norm(
-            "mm_projector.pre_norm",
-            vision.integer("mm_hidden_size", "projection_hidden_size", low=1),
-            bias=True,
+            names[0], vision.integer("mm_hidden_size", "projection_hidden_size", low=1), bias=True
         ),
-        *parts.linear("mm_projector.proj.0", gathered, gathered, bias=True),
-        *parts.linear("mm_projector.proj.2", hidden, gathered, bias=True),
+        *parts.linear(names[1], gathered, gathered, bias=True),
+        *parts.linear(names[2], hidden, gathered, bias=True),
     )
     return (
         *moon_tower(vision, width, norm_bias=True, bias=True, patch_bias=True),
@@ -196,6 +201,11 @@ MOONVIT_DEFAULTS = {
 }  # fmt: skip
 """transformers 5.23, Kimi_K25VisionConfig; published configs say the same with `vt_` and `init_`
 before the names."""
+
+KIMI_VL_PROJECTOR = [
+    f"multi_modal_projector.{name}" for name in ("pre_norm", "linear_1", "linear_2")
+]
+"""Names of the norm and the linears of Kimi-VL's."""
 
 MOONVIT_K3_DEFAULTS = {
     "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64,

@@ -9,6 +9,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families.dense.dense import Reader, readers
 from fitgauge.engine.model.families.mixture import per_layer_heads
 from fitgauge.engine.model.families.multimodal import (
+    deepseek_vl,
     ernie,
     gemma3n,
     gemma4,
@@ -109,6 +110,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "cosmos3_edge": Wrapper("cosmos3_edge_text", projectors.cosmos3,
         defaults=_sizes(131072, 2048, 9216, 28, 16, 8, 131072, head_dim=128)),
     "ernie4_5_vl_moe": Wrapper("ernie4_5_vl_moe_text", ernie.tower, tied=True),
+    "deepseek_vl_v2": Wrapper("deepseek_v2", deepseek_vl.towers, stem="model.", ties="text"),
     "glm_ocr": Wrapper("glm_ocr_text", qwen_vision.glm_ocr, rotary=True,
         defaults=_sizes(59392, 1024, 4096, 16, 16, 8, 131072, head_dim=None, attention_bias=False)),
     "muse_glimmer": Wrapper("muse_glimmer_text", qwen_vision.muse_glimmer,
@@ -127,6 +129,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "moss_transcribe_diarize": Wrapper("qwen3", projectors.moss, stem="model.language_model.",
         tied=True),
     "mllama": _inside("mllama_text_model", mllama.tower),
+    "kimi_vl": _inside("deepseek_v3",
+        partial(mixture_towers.moonvit, names=mixture_towers.KIMI_VL_PROJECTOR), ties="text"),
     "kimi_k25": _inside("deepseek_v3", mixture_towers.moonvit, ties="text"),
     "kimi_k3": _inside("kimi_linear", mixture_towers.moonvit_k3, ties="text"),
     "qwen2_audio": _inside("qwen2", projectors.qwen2_audio),
@@ -154,6 +158,15 @@ def read_mllama(config: Config) -> ModelSpec:
     return read_wrapped(config.with_values(text_config=text), WRAPPERS["mllama"])
 
 
+def read_deepseek_vl(config: Config) -> ModelSpec:
+    """DeepSeek-VL2 and DeepSeek-OCR, whose decoder's heads are plain where their latent dimensions
+    are 0."""
+    text = config.section("language_config")
+    kind = "deepseek" if deepseek_vl.plain_attention(text) else "deepseek_v2"
+    section = {**text.values, "model_type": kind}
+    return read_wrapped(config.with_values(text_config=section), WRAPPERS["deepseek_vl_v2"])
+
+
 def read_step(config: Config) -> ModelSpec:
     """Step 3.7; a config without sections is a language model alone."""
     if not (config.has("text_config") or config.has("vision_config")) and config.has("hidden_size"):
@@ -175,6 +188,7 @@ READERS: dict[str, Reader] = {
     **readers(read_wrapped, WRAPPERS),
     **gemma3n.READERS,
     **gemma4.READERS,
+    **dict.fromkeys(deepseek_vl.MODEL_TYPES, read_deepseek_vl),
     "mllama": read_mllama,
     "step3p7": read_step,
     "qwen2_5_omni": read_thinker,

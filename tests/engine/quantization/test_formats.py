@@ -176,6 +176,11 @@ PUBLISHED = [
             "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}},
         "fp8",
     ),
+    ({"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True, "data_type": "int",
+        "packing_format": "auto_round:auto_gptq"}, "gptq_int4"),
+    ({"quant_method": "auto-round", "bits": 4, "group_size": 64, "sym": False,
+        "packing_format": "auto_round:auto_awq"}, "awq_int4"),
+    ({"quant_method": "auto-round", "bits": 8, "group_size": 32, "data_type": "mx_fp"}, "mxfp8"),
     ({"bits": 4, "group_size": 64}, "mlx"),
 ]  # fmt: skip
 
@@ -210,6 +215,25 @@ def test_whatever_a_config_holds_gives_bytes_above_zero(values, method):
     scheme = published(spec)
     assert scheme is not None
     assert rank_weights(shard_weights(spec, scheme), tensor_parallel=2).bytes > 0
+
+
+def test_auto_round_names_modules_of_other_widths_by_name_and_by_pattern():
+    scheme = published(
+        llama(
+            quantization_config={
+                "quant_method": "auto-round", "bits": 4, "group_size": 128,
+                "extra_config": {
+                    "model.layers.0.mlp.down_proj": {"bits": 16},
+                    "layers\\.1\\..*_proj": {"bits": 8},
+                },
+            }
+        )
+    )  # fmt: skip
+    assert scheme is not None
+    weight = Tensor("x.weight", (256, 256), Kind.LINEAR, Split.ROW)
+    names = [f"model.layers.{layer}.mlp.down_proj" for layer in range(3)]
+    forms = [scheme.format_of(name, weight, Part.LANGUAGE) for name in names]
+    assert forms == [None, q.gptq(8, 128), q.gptq(4, 128)]
 
 
 def test_settings_without_a_method_are_weights_in_sixteen_bit():

@@ -190,6 +190,31 @@ def _gptq(values: Values) -> Scheme:
     return Scheme(name="gptq", rules=(*rules, Rule(form=formats.gptq(bits, group), kinds=kinds)))
 
 
+def _auto_round(values: Values) -> Scheme | None:
+    """Intel AutoRound: integers packed as GPTQ's or AWQ's, or MX floats, and modules of another
+    width in `extra_config`. Source: vLLM quantization/inc/inc.py, config_parser.py."""
+    kind, packing = str(values.get("data_type") or "int"), str(values.get("packing_format"))
+    pack = formats.awq if packing.endswith("awq") else formats.gptq
+
+    def form(own: Values) -> Format | None:
+        bits = _integer({**values, **own}, "bits", default=4)
+        if bits >= 16:
+            return None
+        if "mx_fp" in kind:
+            return formats.MXFP8 if bits == 8 else formats.MXFP4
+        return pack(bits, _integer({**values, **own}, "group_size", default=128))
+
+    if kind != "int" and "mx_fp" not in kind:
+        return None
+    names: dict[Format | None, list[str]] = {}
+    for name, own in (values.get("extra_config") or {}).items():
+        is_name = all(part.isidentifier() or part.isdigit() for part in name.split("."))
+        names.setdefault(form(own), []).append(name if is_name else f"re:.*(?:{name})")
+    kinds = (*LINEARS, Kind.HEAD)
+    rules = [Rule(form=own, kinds=kinds, names=named(listed)) for own, listed in names.items()]
+    return Scheme(name="auto-round", rules=(*rules, Rule(form=form({}))))
+
+
 def _bitsandbytes(values: Values) -> Scheme:
     """bitsandbytes replaces every linear layer but those of llm_int8_skip_modules (the head by
     default), towers included."""
@@ -376,6 +401,7 @@ READERS: dict[str, Callable[[Values], Scheme | None]] = {
     ),
     "awq": _awq,
     "gptq": _gptq,
+    "auto-round": _auto_round,
     "bitsandbytes": _bitsandbytes,
     "compressed-tensors": _compressed_tensors,
     "modelopt": _modelopt,

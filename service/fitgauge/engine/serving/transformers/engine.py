@@ -35,7 +35,7 @@ ENGINE = Engine(
         "mxfp4": (7, 5), "nvfp4": (9, 0), "modelopt_nvfp4": (9, 0), "bitsandbytes": ANY_CAPABILITY,
         "compressed-tensors": ANY_CAPABILITY, "torchao": ANY_CAPABILITY, "quark": ANY_CAPABILITY,
         "int8": ANY_CAPABILITY, "int4": ANY_CAPABILITY, "gguf": ANY_CAPABILITY,
-        "modelopt": (8, 9),
+        "modelopt": (8, 9), "auto-round": ANY_CAPABILITY,
     },
     served_formats=("fp8", "int8", "nf4", "awq", "gptq"),
     min_compute_capability=(5, 0),

@@ -96,8 +96,8 @@ def _padded_injection(tensor: Tensor, block: Block) -> Tensor:
     return msgspec.structs.replace(tensor, shape=(rows, *tensor.shape[1:]))
 
 
-MARLIN = frozenset({"awq", "gptq"})
-"""Schemes whose kernels take no narrow outputs. Source: AutoAWQConfig, AutoGPTQConfig."""
+MARLIN = frozenset({"awq", "gptq", "auto-round"})
+"""Schemes whose kernels take no narrow outputs. Source: maybe_disable_tp, as below."""
 _GATES = ("linear_attn.in_proj_b.weight", "linear_attn.in_proj_a.weight")
 
 

@@ -83,12 +83,18 @@ def check_checkpoint(spec: ModelSpec, scheme: Scheme, version: tuple[int, ...]) 
             reason = f"GPTQ of {bits} bits"
         elif settings.get("sym") is False:
             reason = "GPTQ with zero points (sym: false)"
+    elif scheme.name == "auto-round" and settings.get("sym") is False and _is_gptq(scheme.form):
+        reason = "GPTQ with zero points (sym: false)"
     elif scheme.name == "awq" and settings.get("w_bit", settings.get("bits", 4)) != 4:
         reason = "AWQ of another width than 4 bits"
     if reason:
         raise UnsupportedError(
             "engine", f"vLLM 0.33 reads no {reason}.", ({"engine": ("transformers",)},)
         )
+
+
+def _is_gptq(form: Format | None) -> bool:
+    return form is not None and form.name.startswith("gptq_")
 
 
 def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:

@@ -27,7 +27,7 @@ FORMATS: dict[str, Capability] = {
     "mxfp8": (8, 0), "nvfp4": (7, 5), "modelopt": (8, 0), "modelopt_nvfp4": (7, 5),
     "modelopt_mxfp8": (8, 0), "compressed-tensors": (7, 0),
     "torchao": (7, 5), "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0),
-    "gguf": (6, 0),
+    "gguf": (6, 0), "auto-round": (7, 5),
 }  # fmt: skip
 
 PLATFORMS = {
@@ -40,13 +40,13 @@ PLATFORMS = {
         methods=frozenset({
             "awq", "gptq", "fp8", "fbgemm_fp8", "compressed-tensors", "quark", "mxfp4", "mxfp8",
             "nvfp4", "modelopt_nvfp4", "modelopt_mxfp8", "torchao", "modelopt", "int8", "int4",
-            "gguf",
+            "auto-round", "gguf",
         }),
         community={"gfx906": "the community's build vllm-gfx906"},
         fp8_targets=frozenset({"gfx942", "gfx950", "gfx1200", "gfx1201"}),
     ),
     "intel": Platform(methods=frozenset({
-        "awq", "gptq", "fp8", "mxfp4", "mxfp8", "modelopt", "modelopt_mxfp8",
+        "awq", "gptq", "auto-round", "fp8", "mxfp4", "mxfp8", "modelopt", "modelopt_mxfp8",
         "compressed-tensors", "int8", "int4",
     })),
     "gaudi": Platform(plugin="vllm-gaudi"),

@@ -181,6 +181,7 @@ PUBLISHED = [
     ({"quant_method": "auto-round", "bits": 4, "group_size": 64, "sym": False,
         "packing_format": "auto_round:auto_awq"}, "awq_int4"),
     ({"quant_method": "auto-round", "bits": 8, "group_size": 32, "data_type": "mx_fp"}, "mxfp8"),
+    ({"quant_method": "mxfp8", "ignored_layers": ["lm_head"]}, "mxfp8"),
     ({"bits": 4, "group_size": 64}, "mlx"),
 ]  # fmt: skip
 

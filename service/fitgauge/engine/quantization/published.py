@@ -408,6 +408,9 @@ READERS: dict[str, Callable[[Values], Scheme | None]] = {
     "modelopt_fp4": _modelopt,
     "modelopt_mixed": _modelopt,
     "mxfp4": _mxfp4,
+    "mxfp8": lambda values: _all_but(
+        _skipped(values, "ignored_layers", "modules_to_not_convert"), "mxfp8", formats.MXFP8
+    ),
     "torchao": _torchao,
     "quark": _quark,
     "mlx": _mlx,

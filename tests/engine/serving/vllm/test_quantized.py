@@ -33,6 +33,13 @@ def test_scales_that_a_rank_cuts_are_refined_to_the_block_that_fits():
     assert (refined.rows, refined.group) == (32, 32)
 
 
+@pytest.mark.parametrize(("width", "block"), [(1856, 64), (1536, 128), (1808, 128)])
+def test_scales_of_experts_on_one_rank_are_refined_where_their_width_ends_in_a_block(width, block):
+    """1,808 is no multiple of 32, to which vLLM goes down at most."""
+    form = expert_form(q.block_fp8(128, 128), width, 2688, 1)
+    assert (form.rows, form.group) == (block, block)
+
+
 @pytest.mark.parametrize(
     ("form", "width", "group", "zero_bits", "output_bits"),
     [
@@ -80,12 +87,49 @@ def test_groups_that_no_rank_can_hold_are_refused(form, width, refused):
 )
 def test_gptq_in_activation_order_is_refused(changes: dict[str, Any], version, refused):
     spec = read_config({**LLAMA, "quantization_config": {**GPTQ, **changes}})
-    scheme = published(spec)
-    if not refused:
-        quantized.check_checkpoint(spec, scheme, version)
-        return
-    with pytest.raises(UnsupportedError):
-        quantized.check_checkpoint(spec, scheme, version)
+    assert is_refused(spec, version) is refused
+
+
+MIXTURE = {
+    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 1024,
+    "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "num_experts": 8,
+    "moe_intermediate_size": 256, "vocab_size": 1024, "max_position_embeddings": 1024,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("weights", "capability", "refused"),
+    [
+        ({"num_bits": 8, "strategy": "channel"}, (9, 0), True),
+        ({"num_bits": 8, "strategy": "channel"}, (8, 0), False),
+        ({"num_bits": 4, "strategy": "channel", "symmetric": False}, (9, 0), False),
+        ({"num_bits": 8, "group_size": 128}, (9, 0), False),
+        ({"num_bits": 8, "group_size": 128, "symmetric": False}, (8, 0), True),
+    ],
+)
+def test_packed_experts_that_no_kernel_reads_are_refused(weights, capability, refused):
+    group = {"targets": ["Linear"], "weights": {"type": "int", **weights}}
+    settings = {
+        "quant_method": "compressed-tensors", "format": "pack-quantized",
+        "config_groups": {"group_0": group},
+    }  # fmt: skip
+    spec = read_config({**MIXTURE, "quantization_config": settings})
+    assert is_refused(spec, capability=capability) is refused
+
+
+@pytest.mark.parametrize(("method", "refused"), [("hqq", True), ("moe_wna16", False)])
+def test_a_method_that_vllm_does_not_know_is_refused(method, refused):
+    spec = read_config({**LLAMA, "quantization_config": {"quant_method": method, "bits": 4}})
+    assert is_refused(spec) is refused
+
+
+def is_refused(spec, version=(0, 33), capability=(9, 0)) -> bool:
+    sharded = shard_weights(spec, published(spec))
+    try:
+        quantized.check_checkpoint(spec, sharded, version, capability)
+    except UnsupportedError:
+        return True
+    return False
 
 
 def test_no_group_index_is_registered_and_channel_scales_are_float32():

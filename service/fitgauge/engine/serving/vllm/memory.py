@@ -250,7 +250,7 @@ def _loaded(
 ) -> tuple[tuple[Term, ...], ...] | UnsupportedError:
     """Return `loaded_stages`, or why vLLM refuses: searches ask for what it refuses as often."""
     try:
-        _check(spec, sharded, workload)
+        _check(spec, sharded, workload, accelerator)
     except UnsupportedError as refusal:
         return refusal
     whole = with_whole_shared_experts(sharded, spec, workload)
@@ -264,7 +264,9 @@ def _loaded(
     )
 
 
-def _check(spec: ModelSpec, sharded: ShardedWeights, workload: Workload) -> None:
+def _check(
+    spec: ModelSpec, sharded: ShardedWeights, workload: Workload, accelerator: Accelerator
+) -> None:
     """Raise UnsupportedError where vLLM refuses to load the model so."""
     check_parallel(
         spec,
@@ -275,7 +277,7 @@ def _check(spec: ModelSpec, sharded: ShardedWeights, workload: Workload) -> None
         version=workload.engine_version,
     )
     check_pipeline(spec, workload.pipeline_parallel)
-    check_checkpoint(spec, sharded.scheme, workload.engine_version)
+    check_checkpoint(spec, sharded, workload.engine_version, accelerator.compute_capability)
     check_lora(spec, workload)
     check_draft(spec, workload)
     check_heads(spec, workload.speculative_tokens)

@@ -11,11 +11,12 @@ import msgspec
 from fitgauge.engine.model.mixers import Recurrent
 from fitgauge.engine.model.spec import TOWERS, Kind, ModelSpec, Part, Split
 from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.quantization.published import READERS
 from fitgauge.engine.quantization.scheme import Names, Rule, Scheme, named
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.quirks import quantizes_routers, quirks
 from fitgauge.engine.unsupported import UnsupportedError
-from fitgauge.engine.weights.sharding import TensorGroup, divided
+from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup, divided
 
 UNQUANTIZED = named(("indexer.wk", "indexer.weights_proj", "re:_res_proj$", "eh_proj"))
 """Linears that vLLM builds in 16 bit whatever the checkpoint's settings say: the sparse
@@ -66,16 +67,44 @@ _GPTQ_BITS = (4, 8)
 """Widths that vLLM's GPTQ reads, with symmetric groups alone. Source: auto_gptq.py, TYPE_MAP."""
 
 
-def check_checkpoint(spec: ModelSpec, scheme: Scheme, version: tuple[int, ...]) -> None:
-    """Raise UnsupportedError where vLLM of this version does not read the model's checkpoint.
+_READ_TOO = frozenset({
+    "auto_awq", "auto_gptq", "awq_marlin", "experts_int8", "fp_quant", "gptq_marlin", "humming",
+    "moe_wna16",
+})  # fmt: skip
+"""Methods that vLLM reads and published.py does not. Source: __init__.py, QUANTIZATION_METHODS."""
+
+
+def check_checkpoint(
+    spec: ModelSpec,
+    sharded: ShardedWeights,
+    version: tuple[int, ...],
+    compute_capability: tuple[int, int] | None,
+) -> None:
+    """Raise UnsupportedError where vLLM of this version does not read the model's checkpoint on
+    this GPU.
 
     Source: utils/gptq_utils.py, normalize_and_validate_gptq_desc_act; auto_gptq.py, TYPE_MAP;
-    auto_awq.py, TYPE_MAP."""
-    settings = spec.quantization or {}
+    auto_awq.py, TYPE_MAP; of packed experts compressed_tensors_moe_wna16.py,
+    fused_moe/oracle/int_wna16.py (no kernel has 8 bits with zero points) and utils/humming/
+    priority.py (on Hopper Humming's go before Marlin's, and take no scales of whole rows)."""
+    settings, scheme = spec.quantization or {}, sharded.scheme
     if version < releases.ACTIVATION_ORDER_GONE or scheme.name != settings.get("quant_method"):
         return
+    packed = [
+        share.form
+        for share in sharded.shares
+        if share.experts and share.form and share.form.name.startswith("packed_int")
+    ]
     reason = None
-    if scheme.name == "gptq":
+    if scheme.basis == "assumed" and scheme.name not in READERS.keys() | _READ_TOO:
+        reason = f"{scheme.name} weights"
+    elif any(form.zero_bits and form.bits == 8 for form in packed):
+        reason = "packed experts of 8 bits with zero points"
+    elif compute_capability == (9, 0) and any(
+        not form.zero_bits and not form.group for form in packed
+    ):
+        reason = "packed experts with one scale a row on this GPU"
+    elif scheme.name == "gptq":
         bits, group = settings.get("bits"), settings.get("group_size")
         if settings.get("desc_act") and group != -1:
             reason = "GPTQ groups in activation order (desc_act)"
@@ -199,7 +228,7 @@ def _registered(rule: Rule, *, routers: bool) -> Rule:
 def expert_form(form: Format, width: int, hidden: int, ways: int) -> Format:
     """Return the format of an expert's weight on a rank that holds `width` of its features."""
     if form.rows > 1:
-        return _refined_block(form, width, hidden) if ways > 1 else form
+        return _refined_block(form, width, hidden, ways)
     if not form.name.startswith(("gptq_", "awq_")):
         return form
     if marlin_reads(form, width, hidden):
@@ -231,7 +260,7 @@ def refusal(form: Format, width: int, hidden: int) -> str | None:
     Source: moe_wna16.py, MoeWNA16Method.create_weights; compressed_tensors_moe_wna16.py;
     fused_moe/oracle/fp8.py."""
     if form.rows > 1:
-        refined = _refined_block(form, width, hidden).group
+        refined = _refined_block(form, width, hidden, 2).group
         return None if width % refined == 0 and refined >= _SMALLEST_BLOCK else _uneven(width, form)
     if form.name.startswith(("gptq_", "awq_")):
         if marlin_reads(form, width, hidden) or not form.group:
@@ -267,10 +296,11 @@ def halved_group(group: int, width: int, hidden: int) -> int:
     return group
 
 
-def _refined_block(form: Format, width: int, hidden: int) -> Format:
+def _refined_block(form: Format, width: int, hidden: int, ways: int) -> Format:
     """Return `form` with blocks that divide an expert's `width` on this rank: the greatest common
-    divisor, as the engine repeats its scales."""
-    if width % form.group == 0 and width % form.rows == 0:
+    divisor, as the engine repeats its scales. Along its inputs an expert that is whole may end in
+    a part of a block."""
+    if width % form.rows == 0 and (ways == 1 or width % form.group == 0):
         return form
     size = gcd(form.rows, form.group, width, hidden)
-    return msgspec.structs.replace(form, rows=size, group=size)
+    return msgspec.structs.replace(form, rows=size, group=size) if size >= _SMALLEST_BLOCK else form

@@ -45,7 +45,8 @@ def show_ask(answer: AskAnswer) -> None:
         click.echo(plain(f"Understood: {fields}", sys.stdout.encoding))
     if answer.operation is None:
         echo_error("This is no question about GPU memory.")
-    for line in (*answer.missing, *(f"Not understood: {text}" for text in answer.not_understood)):
+    unread = answer.not_understood if answer.answer is None else []  # else the summary says it
+    for line in (*answer.missing, *(f"Not read: {text}" for text in unread)):
         echo_error(line)
     if answer.operation is not None and answer.answer is not None:
         kind, show = _VIEWS[answer.operation]

@@ -130,11 +130,12 @@ _ANOTHER_GPU = re.compile(
 """What follows it where it is a GPU and not "more context"; else a GPU's name does."""
 _COUNTS = re.compile(
     r"\b([1-9])\s?x?\s*(?:or|vs\.?|versus|oder|ou|或者?|还是)\s*([2-9])\s?(?:x\b|(?=(?:x\s)?[a-z]+\d))"
-    r"|\b(\d{1,2})\s?x?\s?[a-z]{1,3}\d{2,4}s?\s+(?:or|vs\.?|versus|instead of)\s+(\d{1,2})"
-    r"(?=\s*(?:$|[?!.,;]|of them))",
+    rf"|\b(\d{{1,2}}|{'|'.join(NUMBER_WORDS)})\s?x?\s(?:\w+\s){{0,2}}?[a-z]{{0,3}}\d{{2,4}}(?:s|\s?ti)?"
+    rf"\s+(?:or|vs\.?|versus|instead of)\s+(?:\w+\s){{0,3}}?(\d{{1,2}}|{'|'.join(NUMBER_WORDS)})"
+    r"(?=\s*(?:$|[?!.,;]|of (?:them|those)|cards|gpus))",
     re.IGNORECASE,
 )
-"""Two numbers of one GPU: "1x or 2x H100", "4 H100 instead of 8"."""
+"""Two numbers of one GPU: "1x or 2x H100", "4 H100 instead of 8", "one 4090 or do I need two"."""
 _MACHINES = r"(?:nodes|machines|servers|workers|hosts|boxes|pcs|instances)"
 _IN_EACH = re.compile(
     rf"{_COUNT}\s+(?:\w+\s+)?{_MACHINES}\b[\s,;(]*"
@@ -170,10 +171,25 @@ _OF_EACH = re.compile(rf"\b{_COUNT} (?:of|x) (?:them|those|these|each|either)\b"
 """How many there are of each GPU that the text sets side by side."""
 
 
+_OR = r"\s*(?:/|,?\s(?:or|vs\.?|versus|oder|ou)\s|或者?|还是|と|か)\s*"
+_SIZES = re.compile(
+    rf"\b(\d{{1,3}})\s?(?:gi?b?)?{_OR}(?:the\s)?(\d{{1,3}})\s?(?:gi?b?)?(?![\w.]|\s?[k%])",
+    re.IGNORECASE,
+)
+"""Two sizes of one GPU: "A100 40 or 80"."""
+
+
+def sizes_side_by_side(text: str) -> Iterator[tuple[str, str]]:
+    """Yield pairs of numbers that a text sets side by side, which may be sizes of one GPU."""
+    for match in _SIZES.finditer(text):
+        yield match[1], match[2]
+
+
 def counts_side_by_side(text: str) -> tuple[str, ...]:
     """Return two numbers of one GPU that a text sets side by side; empty for none."""
     match = _COUNTS.search(text)
-    return tuple(filter(None, match.groups())) if match is not None else ()
+    numbers = filter(None, match.groups()) if match is not None else ()
+    return tuple(str(_number(number)) for number in numbers)
 
 
 def count_of_each(text: str) -> int | None:

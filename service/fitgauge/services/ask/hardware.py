@@ -15,6 +15,7 @@ from fitgauge.services.ask.gpu_phrases import (
     count_of_each,
     count_with_added,
     counts_side_by_side,
+    sizes_side_by_side,
     whole_nodes,
 )
 from fitgauge.services.ask.machines import in_laptop
@@ -113,6 +114,8 @@ def choose(
         name, count = name_of(hardware, gpus)
         if name and (counts := counts_side_by_side(text)):
             return None, [f"{number}x {name}" for number in counts], None
+        if name and (sizes := _sizes_of(text, name, gpus)):
+            return None, sizes, count
         return name and in_laptop(text, name, count, gpus), [], count
     named = [(name, count) for name, count in (name_of(one, gpus) for one in options) if name]
     names = [name for name, _ in named]
@@ -121,6 +124,16 @@ def choose(
         return None, [f"{count}x {name}" if count else name for name, count in named], None
     stated = [*counted, *(fact.value.count for fact in facts), count_of_each(text)]
     return None, names, max((count for count in stated if count), default=None)
+
+
+def _sizes_of(text: str, name: str, gpus: GpuNames) -> list[str]:
+    """Return the two sizes of a GPU that a text sets side by side: "A100 40 or 80"; none else."""
+    bare = re.sub(r"\s*\d{1,3}\s?gi?b$", "", name, flags=re.IGNORECASE)
+    for sizes in sizes_side_by_side(text):
+        named = [f"{bare} {size}GB" for size in sizes]
+        if len(set(map(gpus.find, named)) - {None}) > 1:
+            return named
+    return []
 
 
 class _Choice(NamedTuple):
@@ -148,7 +161,9 @@ class _Choice(NamedTuple):
             match = self.gpus.find(fact.value.name)
             distinct.setdefault(match.accelerator.id if match else fact.value.name, fact)
         bare = [fact for fact in facts if not fact.value.name]
-        if macs := self._asked_macs(bare):
+        matches = [self.gpus.find(fact.value.name) for fact in named]
+        unified = any(match and match.accelerator.unified_memory for match in matches)
+        if not unified and (macs := self._asked_macs(bare)):
             return self._unnamed(macs), []
         if (together := self._together(named)) is not None:
             return together, []
@@ -349,6 +364,19 @@ def other_memory(facts: Sequence[Fact], gpus: GpuNames) -> Iterator[str]:
             f"gpu: {match.accelerator.name} has {sold} GB: for a card of {one.memory:g} GB send"
             f" {one.memory:g}GB."
         )
+
+
+def gpus_not_among(
+    text: str, facts: Sequence[Fact], names: Collection[str], gpus: GpuNames
+) -> Iterator[Fact]:
+    """Yield the GPUs that a text asks about and that are none of some names."""
+    taken = {match.accelerator.id for match in map(gpus.find, names) if match}
+    for fact in facts:
+        name = fact.value.name
+        match = gpus.find(name) if name else None
+        is_taken = match is None or match.accelerator.id in taken or any(name in n for n in names)
+        if not (is_taken or _AVOIDED.search(text[max(0, fact.start - _BEFORE) : fact.start])):
+            yield fact
 
 
 def name_of(one: Hardware, gpus: GpuNames) -> tuple[str | None, int | None]:

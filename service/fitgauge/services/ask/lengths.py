@@ -39,7 +39,7 @@ def sized_requests(text: str, facts: Sequence[Fact]) -> list[Fact]:
     where the text counts them besides, or asks how many: "20 concurrent 32k requests". Other
     thousands of requests are of ten."""
     users = [fact for fact in facts if fact.kind == "users"]
-    if users:
+    if users or any(fact.kind == "output" for fact in facts):
         facts = [one._replace(kind="prompt") if one.kind == "prompts" else one for one in facts]
     thousands = {fact.start for fact in users if text[fact.start : fact.end][-1] in "kK"}
     is_size = bool(_HOW_MANY.search(text)) or 0 < len(thousands) < len(users)

@@ -44,6 +44,8 @@ AGAINST = re.compile(
     re.IGNORECASE,
 )
 """What stands between formats that are set side by side."""
+_SUPPORTED = re.compile(r"[- ](?:support|capab|tensor cores?|hardware|acceleration)", re.IGNORECASE)
+"""What follows a format that GPUs compute in, which the weights need not have."""
 _OWN = re.compile(r"[\s,(-]*(?:(?:in|at|as|@)\s+)?", re.IGNORECASE)
 """What stands between a model and the format that is its own."""
 _OF_CACHES = re.compile(rf"(?:\s|kv|cache|-)*(?:{AGAINST.pattern})\s*", re.IGNORECASE)
@@ -64,6 +66,7 @@ def wanted_formats(text: str, facts: Sequence[Fact], *, training: bool) -> list[
         fact
         for fact in facts
         if not is_refused(text, fact)
+        and not _SUPPORTED.match(text, fact.end)
         and not (
             training
             and (
@@ -73,6 +76,11 @@ def wanted_formats(text: str, facts: Sequence[Fact], *, training: bool) -> list[
             )
         )
     ]
+
+
+def is_no_format(text: str, fact: Fact) -> bool:
+    """Return whether a format is only the bits of another one, or what GPUs compute in."""
+    return str(fact.value).endswith("bpw") or _SUPPORTED.match(text, fact.end) is not None
 
 
 def of_the_optimizer(text: str, fact: Fact) -> bool:

@@ -15,7 +15,7 @@ from fitgauge.services.ask.vocabulary import NOISE, PHRASES, SERVING, TRAINING
 _JOINED = re.compile(
     r"[\s,、/&]*(?:(?:models?|llms?)\s*)?[\s,、/&]*(?:and|or|to|next to|alongside|besides?"
     r"|together with|,|plus|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|y|e|и|/|&|\+)"
-    r"\s*(?:(?:the|an?)(?:\s|$))?"
+    r"\s*(?:(?:the|an?|eine?[nmrs]?|une?|una)(?:\s[a-z-]+){0,2}(?:\s|$))?"
 )
 """What stands between names that are on a par."""
 
@@ -109,11 +109,7 @@ def choose_model(
     """Return the model that is meant, or several that are on a par.
 
     facts: of models; questions: the numbers of the sentences that ask something."""
-    facts = [
-        fact
-        for fact in facts
-        if not (_DATA.match(text[fact.end :]) or _OUTDONE.search(text[: fact.start]))
-    ]
+    facts = _in_question(text, facts)
     current = [
         fact for fact in facts if not _PAST.search(text[max(0, fact.start - _BEFORE) : fact.start])
     ]
@@ -162,10 +158,15 @@ def without_other_words(facts: list[Fact], names: ModelNames) -> list[Fact]:
 def in_families(text: str, facts: Sequence[Fact], names: ModelNames) -> Iterator[Fact]:
     """Yield models, a size as that of the family that a text names before, where there is such a
     one: "gemma3 27b or the 12b", "swap Qwen3-8B for the 14B". facts: of models."""
-    named = next((str(fact.value) for fact in facts if fact.kind == "model"), "")
+    models = [fact for fact in facts if fact.kind == "model"]
+    named = next((str(fact.value) for fact in models), "")
     is_family = _OWN_SIZE.search(named) is None
     for fact in facts:
         size = str(fact.value)
+        if is_family and len(models) == 1 and fact.kind == "size" and fact.end < models[0].start:
+            own = f"{named} {size}"  # "from 32B to 4B, Qwen3"
+            yield fact._replace(kind="model", value=own) if names.has(own) else fact
+            continue
         other = f"{named} {size}" if is_family else _OWN_SIZE.sub(size, named, count=1)
         is_member = fact.kind == "size" and bool(
             _MEMBER.search(text[: fact.start]) or _DRAFT.match(text, fact.end)
@@ -204,6 +205,22 @@ def after_contrast(text: str, named: Sequence[Fact]) -> Fact | None:
     contrast = end_of_contrast(text)
     after = [fact for fact in named if fact.start >= contrast]
     return after[0] if len(after) == 1 and len(named) > 1 else None
+
+
+def _in_question(text: str, facts: Sequence[Fact]) -> list[Fact]:
+    """Return the models but those of data, and those that a better one is wanted than."""
+    return [
+        fact
+        for fact in facts
+        if not (_DATA.match(text[fact.end :]) or _OUTDONE.search(text[: fact.start]))
+    ]
+
+
+def not_among(text: str, facts: Sequence[Fact], names: Collection[str]) -> list[Fact]:
+    """Return the models that a text asks about and none of some names contains."""
+    keys = [re.sub(r"[^a-z0-9.]+", "", name.lower()) for name in names]
+    models = _distinct(_in_question(text, facts))
+    return [fact for fact in models if not any(_key(fact) in key for key in keys)]
 
 
 def _on_a_par(text: str, facts: Sequence[Fact], named: Sequence[Fact]) -> list[list[Fact]]:

@@ -11,7 +11,7 @@ from fitgauge.services.ask import lengths, machines, meant, model_choice, operat
 from fitgauge.services.ask.commands import Pasted, as_read, pasted_command
 from fitgauge.services.ask.facts import Fact, leftovers, of_last_turns
 from fitgauge.services.ask.grammar import facts
-from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
+from fitgauge.services.ask.hardware import choose, gpus_not_among, other_memory, unknown_gpu
 from fitgauge.services.ask.machines import choice_in, unnamed_mac
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import plain
@@ -101,13 +101,15 @@ class _Choice:
                 self._settings["decode_gpu"] = halves.gpus.get("decode")
         self._settings |= self._of_operation(operation)
         understood = self._understood(operation)
+        unread = leftovers(self._text, self._facts, self._used)
+        unread += self._unread_names(understood) if operation is not None else []
         command = self._command
         takes_whole = command is not None and command.takes_whole_context
         whole = takes_whole or is_about(self._text, "whole context")
         return operations.Reading(
             operation,
             understood,
-            leftovers(self._text, self._facts, self._used),
+            unread,
             self._text,
             self._training,
             self._model,
@@ -207,6 +209,11 @@ class _Choice:
         if operation == "recommend_gpus" and together and not (self._gpu or self._gpus):
             return "check_fit"  # what they need together, and the GPUs that hold each
         model = self._model
+        serves = (
+            operation == "check_fit" and self._command is None and "flags" not in self._settings
+        )
+        if serves and model and self._count and not (self._gpu or self._gpus):
+            return "recommend_gpus"  # of as many at most
         if operation == "check_fit" and self._gpu and model and closed_model_in(model) == model:
             self._notes.append(
                 f"model: {model} has no published weights; those listed have, and fit."
@@ -283,6 +290,27 @@ class _Choice:
             **self._settings,
         }
         return msgspec.convert(fields, Understood)
+
+    def _unread_names(self, understood: Understood) -> list[str]:
+        """Return the models and GPUs that the text asks about and nothing took."""
+        contrast = model_choice.end_of_contrast(self._text)
+        inquired = [
+            fact
+            for fact in self._facts
+            if fact.start >= contrast and (fact.sentence in self._questions or not self._questions)
+        ]
+        fields = msgspec.to_builtins(understood).values()
+        taken = [
+            str(one) for value in fields for one in (value if isinstance(value, list) else [value])
+        ]
+        taken += [*self._notes, str(self._model), str(self._draft)]
+        models = [
+            fact for fact in inquired if fact.kind == "model" and self._names.has(str(fact.value))
+        ]
+        gpus = [fact for fact in inquired if fact.kind == "hardware"]
+        left = model_choice.not_among(self._text, models, taken)
+        left += gpus_not_among(self._text, gpus, taken, self._gpu_names)
+        return list(dict.fromkeys(self._text[fact.start : fact.end] for fact in left))
 
     def _of(self, *kinds: str) -> list[Fact]:
         return [fact for fact in self._facts if fact.kind in kinds]

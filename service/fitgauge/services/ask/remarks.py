@@ -7,9 +7,10 @@ from fitgauge.services.ask.topics import DISTILLS, is_about
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS, rows
 
 _COPIES = re.compile(
-    r"\b([2-9]|[1-9]\d{1,2}|"
+    r"\b(second|another|[2-9]|[1-9]\d{1,2}|"
     + "|".join(word for word, count in NUMBER_WORDS.items() if count > 1)
-    + r")x? (?:instances|(?:[\w.-]+ ){0,3}(?:replicas|copies|[\w.-]*\d+(?:\.\d+)?b models))\b"
+    + r")x? (?:instances?|replica|copy"
+    r"|(?:[\w.-]+ ){0,3}(?:replicas|copies|[\w.-]*\d+(?:\.\d+)?b models))\b"
 )
 """Several of one model: "3 copies", "two llama 3.1 8b models"."""
 
@@ -39,7 +40,7 @@ def share_of_each(text: str) -> tuple[float, str] | None:
     match = _COPIES.search(text.lower())
     if match is None or _OF_ITS_OWN.search(text.lower()):
         return None
-    copies = NUMBER_WORDS.get(match[1]) or int(match[1])
+    copies = int(match[1]) if match[1].isdigit() else NUMBER_WORDS.get(match[1], 2)
     return math.floor(_SHARE / copies * 100) / 100, match[0]
 
 

@@ -124,7 +124,7 @@ def _of_recommendation(reading: Reading, fields: dict[str, Any]) -> Iterator[str
         "task": "training" if training else "serving",
         "framework": fields.get("framework") or fields.get("trainer"),
         "gpus": _gpus({**fields, "gpu_count": None} if is_about(text, "nodes") else fields),
-        "max_gpu_count": most if several or of_some else None,
+        "max_gpu_count": most if several or of_some or not _names_gpus(fields) else None,
         "limit": _SHORT_LIST,
         "objective": objective,
         "no_quantization": (is_published and fields.get("quantization") is None) or None,
@@ -166,7 +166,7 @@ def _of_list(reading: Reading, fields: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: a list of models to train does not take it."
     if reading.understood.engine is None and is_about(text, "no gpu"):
         fields["engine"] = _OF_FILES  # which runs on CPUs, too
-    if is_about(text, "coding"):
+    if is_about(text, "skill"):
         yield _NOT_BY_SKILL
     fields |= {
         "task": "training" if training else None,
@@ -250,6 +250,8 @@ def _objective(text: str, *, rented: bool) -> str | None:
         return "cheapest_per_token"
     if is_about(text, "price"):
         return "cheapest"
+    if is_about(text, "smallest gpu"):
+        return "smallest"
     if is_about(text, "fastest", "rate"):
         return "fastest"
     return "cheapest" if rented else None

@@ -64,8 +64,10 @@ class AskService:
         results: list[msgspec.Struct] = []
         launch: Launch | UnsetType = UNSET
         operation = reading.operation
+        not_understood = list(reading.not_understood)
         for one in questions(reading):
             missing += [*one.missing, *one.notes]
+            not_understood += one.unread
             if reading.operation is None or one.request is None:
                 continue
             try:
@@ -82,11 +84,14 @@ class AskService:
         answers: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in results]
         if is_about(reading.text, "one gpu") and (lead := leads.needs_together(results)):
             answers[0]["summary"] = lead + answers[0]["summary"]
+        unread = list(dict.fromkeys(not_understood))
+        if answers and unread and "summary" in answers[0]:
+            answers[0]["summary"] = f"Not read: {'; '.join(unread)}. " + answers[0]["summary"]
         return AskAnswer(
             operation=operation,
             understood=reading.understood,
             missing=list(dict.fromkeys(missing)),
-            not_understood=reading.not_understood,
+            not_understood=unread,
             answer=answers[0] if answers else None,
             answers=answers if len(answers) > 1 else UNSET,
             launch=launch,

@@ -138,6 +138,7 @@ class Settings:
         chosen = meant.format_meant(self._text, formats, training=self._training)
         named = {chosen, *meant.WIDTHS} if chosen is not None else set()  # "GPTQ int4" is said
         named |= meant.PRECISIONS if self._training else set()
+        named |= {one.value for one in formats if meant.is_no_format(self._text, one)}
         self.used.update(fact.start for fact in formats if fact.value in named)
         return chosen
 

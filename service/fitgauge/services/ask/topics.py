@@ -16,7 +16,8 @@ Topic = Literal[
     "suggestions", "longest context", "most requests", "copies", "largest batch",
     "longest sequence", "time", "disk", "merging", "format", "largest", "comparison",
     "all weights", "price of tokens", "price", "as published", "fastest", "text alone", "rate",
-    "cache", "layers", "no gpu", "one gpu", "whole context", "nodes", "month", "coding", "a gpu",
+    "cache", "layers", "no gpu", "one gpu", "whole context", "nodes", "month", "skill", "a gpu",
+    "smallest gpu",
 ]  # fmt: skip
 
 _WORDS = r"(?:\s+(?!(?:for|to|do|does|can|would|will|are|of|on|and)\b)[\w.-]+){0,7}\s+"
@@ -82,7 +83,7 @@ _QUANTIZED = re.compile(
     r"(?<!un)(?<!non-)(?<!not )\bquanti[sz]ed\b|\bqat\b|量化(?:版|后|的模型|模型)", re.IGNORECASE
 )
 _ADAPTERS = re.compile(
-    rf"\b(\d{{1,4}}|{'|'.join(v.NUMBER_WORDS)})\s+(?:[\w.]+\s+){{0,4}}?(?:adapters|loras)\b",
+    rf"\b(\d{{1,4}}|{'|'.join(v.NUMBER_WORDS)})\s+(?:[\w.]+\s+){{0,4}}?(?:adapters|loras|fine-?tunes)\b",
     re.IGNORECASE,
 )
 _TRAINED = re.compile(r"\b(?:re)?train|\bfine-?\s?tun(?!es)|\btuning\b|微调|训练", re.IGNORECASE)

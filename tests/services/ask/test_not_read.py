@@ -1,0 +1,68 @@
+"""What a question says and the answer leaves out is said before the answer."""
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("text", "unread"),
+    [
+        (
+            "which is the fastest model I can run on a 5080 with at least 30 t/s?",
+            "min_tokens_per_second_per_request 30",
+        ),
+        ("h100 or 2x l40s for serving llama 3.1 8b with 3 loras, 50 users?", "lora_slots 3"),
+        ("Does Qwen3 8B run on a 4090 when Gemma 3 27B needs so much?", "Gemma 3 27B"),
+        ("8x a800 80g for Qwen2.5 72B lora? Would 4090s do too, or an L4?", "L4"),
+    ],
+)
+def test_what_is_left_out_is_said_first(ask, text, unread):
+    answer = ask(text)
+    assert unread in answer.not_understood
+    assert answer.answer["summary"].startswith(f"Not read: {'; '.join(answer.not_understood)}. ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "50 users on an H100 or an L40S with Qwen3 8B?",
+        "Moving from Mixtral 8x7B to Qwen3-30B-A3B on my A6000, does it fit?",
+        "Any model better than gpt-oss-20b that I can fit in 24GB?",
+        "Can I fine-tune Qwen3 8B on g5.xlarge instead of p4d.24xlarge?",
+        "Will the LLaVA dataset do for a LoRA of Qwen3 8B on a 4090?",
+        "Qwen3 8B with exl2 4.0bpw on a 3060 12GB?",
+    ],
+)
+def test_nothing_is_said_of_what_is_used_or_not_asked_about(ask, text):
+    assert ask(text).not_understood == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("which used gpu for qwen3 32b q4?", "used"),
+        ("what's the lowest power gpu for mistral small 24b q4", "lowest power"),
+        ("do I need nvlink for 2x3090 with llama 70b q4?", "nvlink"),
+        ("best model for roleplay on a 4070?", "search"),
+    ],
+)
+def test_what_no_request_has_a_field_for_is_named(ask, text, words):
+    assert any(
+        line.startswith(f"{words}: ") or words in line.split(":")[0] for line in ask(text).missing
+    )
+
+
+def test_the_smallest_gpu_is_the_one_with_least_memory(ask):
+    answer = ask("what is the smallest card for whisper large v3?").answer
+    assert answer["objective"] == "smallest"
+    assert answer["summary"].startswith("The least memory ")
+
+
+def test_a_format_that_gpus_support_is_a_choice_of_gpus(ask):
+    answer = ask("which gpu with nvfp4 support should I rent for gpt-oss-120b?")
+    assert answer.understood.kinds == ["blackwell"]
+    assert answer.understood.quantization is None
+
+
+def test_a_second_replica_has_its_part_of_the_gpu(ask):
+    answer = ask("can we add a second replica of qwen3 8b on our h100?").answer
+    assert answer["understood_as"]["gpu_memory_utilization"] == 0.46

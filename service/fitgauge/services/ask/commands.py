@@ -28,6 +28,8 @@ _LISTED_NUMBER = re.compile(r"((?:[a-z]+\d\w*|\d+(?:\.\d+)*k?))[,;.]$")
 _NO_VALUES = NOISE | frozenset(SERVING) | {"on", "and", "with", "in", "but", "for", "it", "i", "so"}
 _SWITCHES = frozenset({"on", "off", "auto"})
 """Values of flags, where another flag follows: "-fa on -c 8192"."""
+_RELEASE = re.compile(r":v?(\d{1,2}(?:\.\d{1,3}){1,3})$")
+"""The release in the tag of an engine's image."""
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _MOST_FLAGS = 64
 _AT_START = r"(?<![\w.~/-])"
@@ -81,6 +83,8 @@ def pasted_command(text: str) -> Pasted | None:
         words, end = _arguments(text, match.end(), row)
         if words:
             read = _read(row, words, match.start(), end)
+            if read is not None and (tag := _RELEASE.search(match[0])) is not None:
+                read = read._replace(fields={"engine_version": tag[1], **read.fields})
             return read and read._replace(text=text[match.start() : end])
     return None
 

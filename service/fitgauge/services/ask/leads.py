@@ -281,21 +281,26 @@ def side_by_side(text: str, table: CompareAnswer) -> list[CompareRow]:
 
 
 def together(table: CompareAnswer) -> str:
-    """Return whether the models of a table fit on its one GPU at once, in a sentence; empty where
-    it is about other things."""
-    rows = [row for row in table.items if row.required_bytes is not None and row.budget_bytes]
-    models = {row.model for row in rows}
-    if len(rows) < 2 or len(models) < len(rows) or len({(r.gpu, r.gpu_count) for r in rows}) > 1:
+    """Return whether the models of a table fit on each of its GPUs at once, in a sentence; empty
+    where it is about other things."""
+    counted = [row for row in table.items if row.required_bytes is not None and row.budget_bytes]
+    models = {row.model for row in counted}
+    gpus = list(dict.fromkeys((row.gpu, row.gpu_count) for row in counted))
+    if len(models) < 2 or len(models) * len(gpus) != len(counted):
         return ""
+    each = [[row for row in counted if (row.gpu, row.gpu_count) == gpu] for gpu in gpus]
+    return f"At once they {', and '.join(map(_sum_of, each))}. Each alone: "
+
+
+def _sum_of(rows: Sequence[CompareRow]) -> str:
+    """Return whether the models of some rows fit on their GPU at once, in words."""
     needs = [row.required_bytes.expected / GIB for row in rows if row.required_bytes]
     budget = max(row.budget_bytes or 0 for row in rows) / GIB
     parts = " + ".join(f"{need:.1f}" for need in needs)
     most = sum(row.required_bytes.high for row in rows if row.required_bytes) / GIB
     verb = "fit" if most <= budget else "do not fit"
-    return (
-        f"At once they {verb} on {rows[0].gpu_count} x {rows[0].gpu}: {parts} = {sum(needs):.1f} of"
-        f" {budget:.1f} GiB. Each alone: "
-    )
+    gpu = f"{rows[0].gpu_count} x {rows[0].gpu}"
+    return f"{verb} on {gpu}: {parts} = {sum(needs):.1f} of {budget:.1f} GiB"
 
 
 def needs_together(answers: Sequence[Struct]) -> str:
@@ -342,6 +347,8 @@ def requests_in_words(rate: float, answer: FitAnswer, seconds: float, *, reached
     if reached:
         return f"{rate:g} requests a second are up to {load.concurrency} at once, {each}. "
     most = load.concurrency / seconds
+    if math.isinf(rate):
+        return f"About {most:.2g} requests a second end with {load.concurrency} at once, {each}. "
     return (
         f"{rate:g} requests a second are too many: about {most:.2g} end a second with"
         f" {load.concurrency} at once, {each}. "

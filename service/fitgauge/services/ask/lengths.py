@@ -2,6 +2,7 @@
 sequence, and how fast they come: speeds that are wanted and requests a second."""
 
 import itertools
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -170,7 +171,10 @@ def share_at_once(text: str) -> float:
 
 
 def requests_a_second(text: str) -> float | None:
-    """Return how many requests a second a text sends; None where it does not say."""
+    """Return how many requests a second a text sends, infinity where it asks for the most; None
+    where it does not say."""
+    if is_about(text, "most requests a second"):
+        return math.inf
     match = _RATE.search(text)
     return float(match[1]) or None if match is not None else None
 

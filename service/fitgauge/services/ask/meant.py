@@ -46,7 +46,7 @@ AGAINST = re.compile(
 """What stands between formats that are set side by side."""
 _SUPPORTED = re.compile(r"[- ](?:support|capab|tensor cores?|hardware|acceleration)", re.IGNORECASE)
 """What follows a format that GPUs compute in, which the weights need not have."""
-_OWN = re.compile(r"[\s,(-]*(?:(?:in|at|as|@)\s+)?", re.IGNORECASE)
+_OWN = re.compile(r"[\s,(-]*(?:(?:in|at|as|en|em|mit|@)\s+)?", re.IGNORECASE)
 """What stands between a model and the format that is its own."""
 _OF_CACHES = re.compile(rf"(?:\s|kv|cache|-)*(?:{AGAINST.pattern})\s*", re.IGNORECASE)
 """The same between formats of a KV cache."""

@@ -212,8 +212,8 @@ def _read_bare(scan: Scan, number: _Number) -> int:
         return end
     if after is not None and after.low in _SECONDS:
         return scan.emit("DURATION", amount * _SECONDS[after.low], index, last + 1)
-    if scan.last_kind() == "RATE" and scan.counts_something(index):
-        scan.part(index)  # "tokens per second with 32 users"
+    if scan.last_kind() in ("RATE", "USERS") and scan.counts_something(index):
+        scan.part(index)  # "tokens per second with 32 users", "users with 8k input"
     return scan.emit("NUM", amount, index, last)
 
 
@@ -242,6 +242,8 @@ def _read_measured(scan: Scan, number: _Number) -> int:
     if unit == "k" and amount in _POWERS:
         return scan.emit("NUM", float(_POWERS[amount]), first, last)
     if unit in _SCALE:
+        if scan.last_kind() == "USERS" and scan.kind_at(last + 1)[0] in ("PROMPT", "OUTPUT"):
+            scan.part(first)  # "users with 8k input, 2k output"
         return scan.emit("NUM", amount * _SCALE[unit], first, last)
     return scan.emit("OTHER", None, first, last)
 

@@ -93,7 +93,8 @@ def _remarks(reading: Reading, fields: Mapping[str, Any]) -> Iterator[str]:
         training=reading.training,
     )
     is_load = checks and _names_gpus(fields) and "concurrency" not in fields
-    if (rate := requests_a_second(reading.text)) and not is_load:
+    rate = requests_a_second(reading.text)
+    if rate and not math.isinf(rate) and not is_load:
         yield f"{rate:g} requests a second: name a GPU to see how many run at once."
 
 

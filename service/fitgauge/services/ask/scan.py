@@ -116,15 +116,19 @@ class Scan:
             place += 1
         return best
 
+    def kind_at(self, index: int) -> tuple[str, int]:
+        """Return the kind of token that a phrase here is, and its last piece."""
+        piece = self.peek(index)
+        if piece is None or piece.kind not in ("word", "han"):
+            return "", index
+        kind = v.HAN_PHRASES.get(piece.low, ("", None))[0]
+        phrase = self.longest_phrase(index)
+        return (kind, index) if phrase is None else (phrase[0], phrase[2])
+
     def counts_something(self, index: int) -> bool:
         """Return whether the number here counts tokens, users or the like. In "4090 ctx 32k" it
         does not: the setting has a number of its own behind it."""
-        after = self.peek(index + 1)
-        if after is None or after.kind not in ("word", "han"):
-            return False
-        kind, last = v.HAN_PHRASES.get(after.low, ("", None))[0], index + 1
-        if (phrase := self.longest_phrase(index + 1)) is not None:
-            kind, _, last = phrase
+        kind, last = self.kind_at(index + 1)
         if kind in _NAMES_BEFORE_NUMBERS and self.number_begins(last + 1):
             return False
         return kind in ("TOKENS", "UNIT", "RATE", *_NAMES_BEFORE_NUMBERS)

@@ -248,6 +248,8 @@ class AskService:
         """Return the answer at as many requests at once as so many a second are, and what to say
         of it: the fewest of which as many end, else the most that fit."""
         rate = requests_a_second(text)
+        if rate is not None and result.texts is not None:
+            return result, leads.speed_in_words(result)
         if rate is None or request.gpu is None or request.concurrency is not None:
             return result, ""
         lead, at_once = "", 1

@@ -12,6 +12,8 @@ Basis = Literal["exact", "computed", "calibrated", "assumed"]
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GB = 10**9
+HOURS_OF_A_MONTH = 730
+"""A twelfth of a year."""
 
 
 class Bytes(msgspec.Struct, frozen=True, gc=False):

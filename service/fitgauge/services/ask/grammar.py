@@ -13,6 +13,7 @@ from lark import Token as Terminal
 from lark.lexer import Lexer
 
 from fitgauge.catalog.sizes import parse_size
+from fitgauge.engine.quantity import HOURS_OF_A_MONTH
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.gpu_phrases import gpu_facts
 from fitgauge.services.ask.scan import Token
@@ -77,8 +78,6 @@ junk: NUM | OTHER | NOUN | TOKENS | HOURLY | MONTHLY | DISK
 """
 
 
-HOURS_OF_A_MONTH = 730
-"""A twelfth of a year."""
 _TERMINALS = sorted(set(re.findall(r"\b_?[A-Z][A-Z_]+\b", _GRAMMAR)))
 _THOUSANDS = {"k": 1000 / 1024, "m": (1000 / 1024) ** 2}
 """What a number with such a unit is of samples, over what it is of tokens."""

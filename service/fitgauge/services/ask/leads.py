@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from msgspec import Struct, structs
 
-from fitgauge.engine.quantity import GIB, KIB, gib, rough
-from fitgauge.services.ask.grammar import HOURS_OF_A_MONTH
+from fitgauge.engine.quantity import GIB, HOURS_OF_A_MONTH, KIB, gib, rough
 from fitgauge.services.ask.remarks import share_of_each
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.ask.topics import Topic, is_about

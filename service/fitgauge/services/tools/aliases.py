@@ -5,9 +5,9 @@ order of preference: a tool takes the first that its request has."""
 
 from collections.abc import Mapping
 
+from fitgauge.engine.quantity import HOURS_OF_A_MONTH
 from fitgauge.engine.serving.options import ALL_LAYERS
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.services.ask.grammar import HOURS_OF_A_MONTH
 
 Value = str | int | float | bool
 

@@ -194,3 +194,48 @@ def test_a_batch_of_requests_is_judged_as_a_server(check):
     (server,) = check(text, gpu="A10G").servers
     assert server.verdict == "fits"
     assert not [one for one in server.remarks if "not read" in one.message]
+
+
+def test_a_task_of_skypilot_says_which_gpus_it_accepts_besides(check):
+    (server,) = check(SKYPILOT.format(GPUS="{L4: 2, A10G: 2, T4: 4}")).servers
+    assert [one.message for one in server.remarks] == [
+        "The first GPU that the task accepts is checked alone, without A10G, T4."
+    ]
+    assert check(SKYPILOT.format(GPUS="L4")).servers[0].remarks == []
+
+
+def test_a_task_of_nomad_may_hold_its_device_to_a_model(check):
+    device = """device "nvidia/gpu" {
+        count = 2
+        constraint {
+          attribute = "${device.model}"
+          value     = "NVIDIA L40S"
+        }
+      }"""
+    named = NOMAD.replace('device "nvidia/gpu/A100-SXM4-80GB" { count = 2 }', device)
+    (server,) = check(named).servers
+    assert (server.gpu, server.gpu_count) == ("L40S", 2)
+
+
+def test_a_modelfile_runs_its_base_with_its_context(check):
+    text = "# chat\nFROM qwen3:14b\nPARAMETER num_ctx 16384\nPARAMETER num_gpu 30\n"
+    (server,) = check(text, gpu="RTX 4090").servers
+    assert (server.request["model"], server.request["engine"]) == ("qwen3:14b", "ollama")
+    assert (server.request["context_length"], server.line) == (16384, 2)
+    assert [one.line for one in server.remarks if "num_gpu" in one.message] == [4]
+    assert check("FROM python:3.11\nRUN pip install vllm\n").servers == []
+
+
+def test_a_file_of_python_is_said_not_to_be_read(check):
+    answer = check("import modal\n\nCOMMAND = {'vllm serve': [\n")
+    (remark,) = answer.unreadable.values()
+    assert remark.message.startswith("Python is not read")
+
+
+def test_the_artifacts_of_a_model_service_may_be_an_address(check):
+    text = """modelArtifacts: {uri: "hf://Qwen/Qwen3-8B"}
+decode:
+  create: true
+  containers: [{name: vllm, image: "ghcr.io/llm-d/llm-d-cuda:v0.3.0", modelCommand: vllmServe}]
+"""
+    assert check(text, gpu="H100").servers[0].request["model"] == "Qwen/Qwen3-8B"

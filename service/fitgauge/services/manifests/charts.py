@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec import structs
 
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.services.manifests.containers import Container
+from fitgauge.services.manifests.containers import Container, hub_address
 from fitgauge.services.manifests.dynamo import dynamo_graph
 from fitgauge.services.manifests.kserve import inference_service, llm_inference_service
 from fitgauge.services.manifests.nim import nim_pipeline, nim_service
@@ -130,7 +130,8 @@ def _production_stack(document: Block) -> Iterator[Container]:
 
 
 def _model_service(document: Block) -> Iterator[Container]:
-    name = text_at(document, "modelArtifacts", "name")
+    artifacts = block_at(document, "modelArtifacts")
+    name = text_at(artifacts, "name") or hub_address(text_at(artifacts, "uri"))
     multinode = text_at(document, "multinode") == "true"
     for role in ("decode", "prefill"):
         pod = block_at(document, role)

@@ -64,6 +64,13 @@ class Container(Struct, kw_only=True):
     """What is taken for granted of it."""
 
 
+def hub_address(uri: Text | None) -> Text | None:
+    """Return what an address of a model names, the Hub's ID where it is one; None without."""
+    if uri is None:
+        return None
+    return text_of(uri.removeprefix("hf://").strip('"'), uri.line)
+
+
 def words(text: Text | None) -> list[Text]:
     """Return the words of a text as a shell splits them, each with its line."""
     result: list[Text] = []

@@ -1,10 +1,11 @@
 """Servers that a job, a script or a unit starts: SkyPilot's tasks, batch scripts of Slurm, units of
-systemd, containers of Podman's Quadlet, tasks of Nomad, and a command line alone.
+systemd, containers of Podman's Quadlet, tasks of Nomad, Modelfiles, and a command line alone.
 
 Source: skypilot-org/skypilot docs/source/reference/yaml-spec.rst (resources.accelerators, envs,
 run), docs/source/running-jobs/environment-variables.rst (SKYPILOT_NUM_GPUS_PER_NODE), its catalogs
 (A100 is the one of 40 GB); Slurm's sbatch (--gres and --gpus-per-node count the GPUs of a node);
-systemd.service and podman-systemd.unit; hashicorp/nomad's job specification (device, task)."""
+systemd.service and podman-systemd.unit; hashicorp/nomad's job specification (constraint, device,
+task); ollama/ollama docs/modelfile.mdx."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from msgspec import structs
 
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.manifests.command_line import commands
-from fitgauge.services.manifests.containers import Container, words
+from fitgauge.services.manifests.containers import Container, Note, words
 from fitgauge.services.manifests.yaml_text import (
     Block,
     Items,
@@ -47,6 +48,16 @@ _DEVICE = re.compile(
     r"(?:\s*\{\s*count\s*=\s*(?P<count>\d{1,4}))?"
 )
 """What a task of Nomad asks for: vendor/type/model."""
+_MODEL = re.compile(
+    r"attribute\s*=\s*\"\$\{device\.model\}\"\s+(?:operator\s*=\s*\"=\"\s+)?"
+    r"value\s*=\s*\"(?P<gpu>[^\"\n]{1,60})\""
+)
+"""The model that a task of Nomad holds its device to."""
+_FROM = re.compile(r"^FROM[ \t]+(?P<model>[^\s#]{1,300})[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_PARAMETER = re.compile(
+    r"^PARAMETER[ \t]+(?P<name>num_ctx|num_gpu)[ \t]+(?P<value>-?\d{1,9})[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
 _ACCELERATOR = re.compile(r"(?P<gpu>[\w.-]{1,60})(?:\s*:\s*(?P<count>[0-9]{1,4}))?")
 _COUNT = re.compile(r"[0-9]{1,4}")
 _SKYPILOT_NAMES = {"A100": "A100 40GB"}
@@ -54,11 +65,14 @@ _SKYPILOT_COUNT = "SKYPILOT_NUM_GPUS_PER_NODE"
 
 
 def job_containers(text: str) -> list[Container] | None:
-    """Return the containers of a script, a unit or a job of Nomad; None of any other text."""
+    """Return the containers of a script, a unit, a job of Nomad or a Modelfile; None of any other
+    text."""
     if _SCRIPT.match(text):
         return list(_script(text))
     if _SECTION.search(text):
         return [_unit(text)]
+    if _PARAMETER.search(text) and (model := _at(text, _FROM.search(text), "model")) is not None:
+        return [_modelfile(text, model)]
     starts = [match.start() for match in _TASK.finditer(text)]
     ends = [*starts[1:], len(text)]
     return [_task(text, at, end) for at, end in zip(starts, ends, strict=False)] or None
@@ -82,9 +96,25 @@ def _task(text: str, start: int, end: int) -> Container:
         image=image,
         command=program or None,
         arguments=settings.get("args", []),
-        gpu=_at(text, device, "gpu"),
+        gpu=_at(text, device, "gpu") or _at(text, _MODEL.search(text, start, end), "gpu"),
         gpu_count=int(device["count"] or 1) if device else None,
     )
+
+
+def _modelfile(text: str, model: Text) -> Container:
+    """Return what a Modelfile of Ollama runs: its base with the context that it sets."""
+    line = [text_of("ollama/ollama", model.line)]
+    container = command_container(line, model.line)
+    container.name, container.model, container.image = "Modelfile", model, line[0]
+    container.command = None
+    for match in _PARAMETER.finditer(text):
+        value = _at(text, match, "value") or text_of("", 1)
+        if match["name"].lower() == "num_ctx":
+            container.environment = {"OLLAMA_CONTEXT_LENGTH": value}
+        else:
+            message = "`num_gpu` is not read: all layers are taken to lie on GPUs."
+            container.notes += (Note(value.line, message),)
+    return container
 
 
 def _script(text: str) -> Iterator[Container]:
@@ -172,7 +202,11 @@ def _accelerators(document: Block) -> Node:
 def task_container(document: Block) -> Container:
     """Return what a task of SkyPilot runs."""
     script = text_at(document, "run") or Text()
-    gpu, count = _accelerator(_accelerators(document))
+    accepted = _accelerators(document)
+    gpu, count = _accelerator(accepted)
+    others = list(accepted)[1:] if isinstance(accepted, Block | Items) else []
+    names = ", ".join(str(one) for one in others if isinstance(one, str))
+    message = f"The first GPU that the task accepts is checked alone, without {names}."
     nodes = text_at(document, "num_nodes") or ""
     set_by = {**block_at(document, "envs"), _SKYPILOT_COUNT: text_of(str(count), script.line)}
     container = command_container([text_of("sh", script.line), text_of("-c", script.line)], 1)
@@ -184,6 +218,7 @@ def task_container(document: Block) -> Container:
         environment={name: value for name, value in set_by.items() if isinstance(value, Text)},
         gpu=gpu,
         gpu_count=count,
+        notes=(Note(gpu.line, message),) if gpu and names else (),
         group_size=int(nodes) if _COUNT.fullmatch(nodes) else 1,
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from fitgauge.engine.serving.start_log.names import hub_id
-from fitgauge.services.manifests.containers import Container
+from fitgauge.services.manifests.containers import Container, hub_address
 from fitgauge.services.manifests.parallelism import (
     PARALLELISM,
     SERVER_IMAGE,
@@ -32,13 +32,6 @@ from fitgauge.services.manifests.yaml_text import (
 _KSERVE_IMAGE = "kserve/huggingfaceserver"
 """The runtime of KServe's model format huggingface, which mounts a volume of medium Memory at
 /dev/shm (config/runtimes/kserve-huggingfaceserver.yaml)."""
-
-
-def _hub_address(uri: Text | None) -> Text | None:
-    """Return what an address of a model names, the Hub's ID where it is one; None without."""
-    if uri is None:
-        return None
-    return text_of(uri.removeprefix("hf://").strip('"'), uri.line)
 
 
 def inference_service(document: Block, named: References) -> Iterator[Container]:
@@ -70,7 +63,7 @@ def inference_service(document: Block, named: References) -> Iterator[Container]
         arguments=[*container.arguments, *own.arguments],
         environment=container.environment | own.environment,
         resources=own.resources or container.resources,
-        model=_hub_address(uri),
+        model=hub_address(uri),
         shared_memory=Text("unlimited") if kserves_own else container.shared_memory,
     )
 
@@ -80,7 +73,7 @@ def llm_inference_service(document: Block, _: References) -> Iterator[Container]
     where that is a pool of its own."""
     spec = block_at(document, "spec")
     uri, name = text_at(spec, "model", "uri"), text_at(spec, "model", "name")
-    model = _hub_address(uri)
+    model = hub_address(uri)
     if hub_id(model) is None and hub_id(name) is not None:
         model = name  # of a volume, which holds what this names
     prefill = block_at(spec, "prefill")

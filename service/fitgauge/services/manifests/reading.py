@@ -1,5 +1,6 @@
 """The containers of a manifest, whatever its kind."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ from fitgauge.services.manifests.yaml_text import (
 )
 
 _TEMPLATE = "{{"
+_PYTHON = re.compile(r"^(?:import|from) [\w.]+(?: import .+)?$", re.MULTILINE)
 _MARKS = frozenset(
     word
     for row in ENGINES.values()
@@ -39,7 +41,7 @@ _MARKS = frozenset(
 ) | {
     "servingEngineSpec", "modelArtifacts", "llm_configs", "prefill_config", "InferenceService",
     "kubeai.org", "kaito.sh", "VLLMRuntime", "/gpu", "nvidia.com/", "/gaudi", "resourceClaims",
-    "#SBATCH", *references.MARKS,
+    "#SBATCH", "PARAMETER num_ctx", *references.MARKS,
 }  # fmt: skip
 """What a manifest that starts a server, asks for GPUs or is named by one holds, so that most files
 need not be read."""
@@ -96,6 +98,9 @@ def _unread(text: str, error: UnreadableYamlError) -> Manifest:
     if _TEMPLATE in text:
         message = "A template: render it first (`helm template CHART | fitgauge check -f -`)."
         return Manifest(unreadable=Note(error.line, message), is_template=True)
+    if _PYTHON.search(text):
+        message = "Python is not read: check the command that it starts, `fitgauge ask 'COMMAND'`."
+        return Manifest(unreadable=Note(1, message))
     return Manifest(unreadable=Note(error.line, f"Unreadable: {error}."))
 
 

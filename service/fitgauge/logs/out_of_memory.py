@@ -70,7 +70,8 @@ _TRAINING = re.compile(
     r"\b(?:loss\.backward|run_backward|backward\(|optimizer\.step|training_step|trainer\.train"
     r"|deepspeed|axolotl|unsloth|llamafactory|torchtune|torchtitan|litgpt|megatron|trl|peft"
     r"|accelerate launch|swift sft|fine-?tun(?:e|ing)|(?:sft|grpo|dpo|pre)[-_ ]?train(?:er|ing)?)\b"
-    r"|/trainer\.py|/train\w{0,24}\.py|per_device_train_batch_size",
+    r"|/trainer\.py|/train\w{0,24}\.py|per_device_train_batch_size|train_micro_batch_size"
+    r"|\bzero_optimization",
     re.IGNORECASE,
 )
 

@@ -388,3 +388,27 @@ def test_settings_in_yaml_below_a_traceback_name_the_run(explain):
     settings = "base_model: Qwen/Qwen3-8B\nadapter: lora\nsequence_len: 8192\nmicro_batch_size: 4\n"
     answer = explain(f"trainer.train()\n{TORCH}\n{settings}")
     assert (answer.model.id, answer.understood_as["sequence_length"]) == ("Qwen/Qwen3-8B", 8192)
+
+
+def test_the_settings_that_deepspeed_prints_name_the_run(explain):
+    printed = (
+        "[INFO] [config.py:1001:print]   zero_optimization_stage ...... 3\n"
+        "[INFO] [config.py:1001:print]   train_micro_batch_size_per_gpu  4\n"
+        "[INFO] [config.py:1001:print]   world_size ................... 8\n"
+    )
+    answer = explain(f"{printed}{TORCH}", model="Qwen/Qwen3-8B")
+    understood = answer.understood_as
+    assert answer.gpu.count == 8
+    assert [understood[name] for name in ("framework", "zero_stage", "micro_batch_size")] == [
+        "deepspeed", 3, 4
+    ]  # fmt: skip
+
+
+def test_the_context_that_fits_is_the_logs_own(explain):
+    log = (
+        "INFO vLLM API server version 0.11.0\nValueError: To serve at least one request with the"
+        " models's max seq len (40960), (6.25 GiB KV cache is needed, which is larger than the"
+        " available KV cache memory (4.31 GiB). Based on the available memory, the estimated"
+        " maximum model length is 28224."
+    )
+    assert explain(log, model="").fixes[0].command == "--max-model-len 28224"

@@ -96,7 +96,13 @@ def diagnose(log: StartLog, engine: EngineName | None, launched: Launched | None
     own = _suggested(launched) if launched else []
     fixes += own
     if not any(fix.verdict == "fits" for fix in own):
-        general = general_fixes(engine, log.remarks, kv_cache=kv_cache, alone=_held_alone(measured))
+        general = general_fixes(
+            engine,
+            log.remarks,
+            kv_cache=kv_cache,
+            alone=_held_alone(measured),
+            longest=measured.value("longest_context"),
+        )
         fixes += [fix for fix in general if fix not in fixes]
     return Diagnosis(
         sentences=[

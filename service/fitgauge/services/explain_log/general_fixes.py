@@ -46,6 +46,9 @@ _IN_STEP = (
     _EXPANDABLE,
 )
 """Where the optimizer's step did: the activations are gone by then."""
+_CONTEXT = 8192
+"""Tokens that are suggested where a log names no context that fits."""
+
 _ANY = (
     _OTHERS,
     LogFix(
@@ -68,11 +71,16 @@ _HOST = (
 
 
 def general_fixes(
-    engine: EngineName | None, remarks: Collection[str], *, kv_cache: bool, alone: bool = False
+    engine: EngineName | None,
+    remarks: Collection[str],
+    *,
+    kv_cache: bool,
+    alone: bool = False,
+    longest: float | None = None,
 ) -> list[LogFix]:
     """Return the changes. engine: None where nothing says which one ran; remarks: the log's, of
     what ran out and where; kv_cache: weights were loaded, and the cache is too small; alone: the
-    process held the GPU by itself."""
+    process held the GPU by itself; longest: the context that fits by the log itself [tokens]."""
     if "host_memory" in remarks:
         return [*_HOST]
     if "optimizer_step" in remarks:
@@ -81,14 +89,18 @@ def general_fixes(
         fixes = _IN_LOSS if "loss" in remarks else _TRAINING
         done = {_CHECKPOINTING.change} if "checkpointed" in remarks else set()
         return [fix for fix in fixes if fix.change not in done]
-    every = _ANY if engine is None else (_OTHERS, *_of_engine(engine, kv_cache=kv_cache))
+    every = (
+        _ANY
+        if engine is None
+        else (_OTHERS, *_of_engine(engine, kv_cache, round(longest or _CONTEXT)))
+    )
     return [fix for fix in every if fix is not _OTHERS or not (kv_cache or alone)]
 
 
-def _of_engine(engine: EngineName, *, kv_cache: bool) -> Iterator[LogFix]:
+def _of_engine(engine: EngineName, kv_cache: bool, context: int) -> Iterator[LogFix]:
     for flag in ENGINES[engine].memory_flags:
         if not (flag.device_alone if kv_cache else flag.kv_cache_alone):
-            yield LogFix(change=flag.change, command=flag.flags)
+            yield LogFix(change=flag.change, command=flag.flags.format(context=context))
 
 
 def first_of_all(*, fragmented: bool, shared: bool) -> list[LogFix]:

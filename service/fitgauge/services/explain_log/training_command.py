@@ -17,7 +17,7 @@ from fitgauge.services.training_fit.tool_settings import tool_settings
 _LONGEST = 64 * 1024
 _NAMES: tuple[tuple[str, tuple[str, ...], Callable[[str], object]], ...] = (
     ("model", ("model_name_or_path", "base_model", "model_id", "model_name", "model"), hub_id),
-    ("gpu_count", ("num_processes", "nproc_per_node", "num_gpus"), int),
+    ("gpu_count", ("num_processes", "nproc_per_node", "num_gpus", "world_size"), int),
 )
 """A field, the flags that tools call it by, and its kind; all others are in `tool_settings`."""
 
@@ -26,9 +26,13 @@ _SWITCHES: tuple[tuple[str, re.Pattern[str], object], ...] = (
     ("method", re.compile(r"\blora\b|--lora_", re.IGNORECASE), "lora"),
     ("attention", re.compile(r"flash_attention_[23]"), "flash"),
     ("attention", re.compile(r"flex_attention"), "flex"),
-    ("zero_stage", re.compile(r"zero[-_ ]?(?:stage[-_ ]?)?3|ZeRO-3"), 3),
-    ("zero_stage", re.compile(r"zero[-_ ]?(?:stage[-_ ]?)?2|ZeRO-2"), 2),
-    ("framework", re.compile(r"\bdeepspeed\b|\bds_config", re.IGNORECASE), "deepspeed"),
+    ("zero_stage", re.compile(r"zero[-_ ]?(?:(?:optimization_)?stage[-_ =]?)?3|ZeRO-3"), 3),
+    ("zero_stage", re.compile(r"zero[-_ ]?(?:(?:optimization_)?stage[-_ =]?)?2|ZeRO-2"), 2),
+    (
+        "framework",
+        re.compile(r"\bdeepspeed\b|\bds_config|zero_optimization", re.IGNORECASE),
+        "deepspeed",
+    ),
     ("framework", re.compile(r"\bFSDP\b|--fsdp\b|FullyShardedDataParallel"), "fsdp"),
 )
 """What a log or a traceback says besides."""
@@ -42,6 +46,8 @@ _WRITTEN = re.compile(
 )
 """The model in a file of settings of axolotl or LLaMA-Factory."""
 _WORLD = re.compile(r"--world_info=(?P<info>[\w+/-]{8,8192}={0,2})")
+_PRINTED = re.compile(r"(config\.py:\d{1,5}:print\]\s{1,8}\w{1,60}) [. ]{1,80}(?=\w)")
+"""A setting as DeepSpeed prints it: "[config.py:1001:print]   zero_optimization_stage ...... 3"."""
 _TRL = re.compile(r"\btrl\b")
 _LEFT_OUT_BY_TRL = {"micro_batch_size": 8, "sequence_length": 1024}
 """What TRL takes where a command does not say. Source: transformers 5.23 training_args.py,
@@ -52,7 +58,7 @@ def training_request(text: str, model: str | None, gpu: str, count: int | None) 
     """Return the run that `text` describes; what it does not say is left to the defaults. model,
     gpu, count: what the caller or the log names, before what the text names. Raises
     msgspec.ValidationError where no model is named."""
-    fields = _fields(text[:_LONGEST], count)
+    fields = _fields(_PRINTED.sub(r"\1=", text[:_LONGEST]), count)
     named = {"model": model, "gpu": gpu, "gpu_count": count}
     fields |= {name: value for name, value in named.items() if value is not None}
     while True:

@@ -82,7 +82,7 @@ ENGINE = Engine(
     container_start=CONTAINER,
     default_context_is_maximum=True,
     memory_flags=(
-        MemoryFlag("Bound the context of a request", "--max-model-len 8192"),
+        MemoryFlag("Bound the context of a request", "--max-model-len {context}"),
         MemoryFlag("Let fewer requests run at once", "--max-num-seqs 64"),
         MemoryFlag(
             "Give the engine more of the GPU", "--gpu-memory-utilization 0.95", kv_cache_alone=True

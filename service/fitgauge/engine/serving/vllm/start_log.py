@@ -64,6 +64,7 @@ _RULES = (
     rule("Available KV cache", r"Available KV cache memory: (?P<kv_pool>NUM) GiB"),
     rule("memory in use is", r"Current kv cache memory in use is (?P<kv_pool>NUM) GiB"),
     rule("is needed, which", r"\((?P<kv_needed>NUM) GiB KV cache is needed"),
+    rule("estimated maximum", r"maximum model length is (?P<longest_context>INT)", "tokens"),
     rule("the available KV",
         r"larger than the available KV cache memory \((?P<kv_pool>NUM) ?GiB\)"),
     rule("Estimated CUDA graph",

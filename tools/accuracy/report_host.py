@@ -10,12 +10,14 @@ from accuracy.report_speeds import tenths
 from accuracy.table import table
 from accuracy.truth import model
 from fitgauge.catalog import accelerators
+from fitgauge.engine.performance.decode import LAYER_SECONDS
 from fitgauge.engine.performance.host import HostPart, multiplied_by_cpu, read_over_link
 from fitgauge.engine.performance.load import Load, LoadSpeed, load_speed
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.serving.engine_facts import Offload
 from fitgauge.engine.serving.kv_cache import cache_bytes
+from fitgauge.engine.serving.llamacpp.engine import ENGINE as LLAMA_CPP
 from fitgauge.engine.serving.llamacpp.offload import shard_weights as in_llama_cpp
 from fitgauge.engine.weights.sharding import shard_weights
 
@@ -150,6 +152,7 @@ def _modelled(run: HostRun, host: HostPart, load: Load) -> LoadSpeed:
         load,
         kv_cache_dtype="auto",
         host=host,
+        layer_seconds=LAYER_SECONDS if run.host_gib else LLAMA_CPP.layer_seconds,
     )
     if speed is None:
         raise LookupError(run.accelerator)

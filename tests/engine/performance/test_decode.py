@@ -1,6 +1,7 @@
 """The roofline of decoding, on numbers a reader can check."""
 
 import json
+from collections import defaultdict
 from math import log
 from pathlib import Path
 from statistics import mean, median, quantiles
@@ -20,6 +21,7 @@ from fitgauge.engine.performance.decode import (
     PCIE_SECONDS,
     SPREAD,
     decode_speed,
+    is_desktop_chip,
     joined,
     step_bytes,
     waiting_seconds,
@@ -27,6 +29,8 @@ from fitgauge.engine.performance.decode import (
 from fitgauge.engine.performance.prefill import LINK_EFFICIENCY
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.llamacpp.engine import ENGINE as LLAMA_CPP
+from fitgauge.engine.serving.llamacpp.offload import shard_weights as in_llama_cpp
 from fitgauge.engine.weights.sharding import shard_weights
 
 
@@ -158,6 +162,10 @@ class Run(NamedTuple):
     def expected(self, efficiency=EFFICIENCY, layer=LAYER_SECONDS):
         return self.reading / efficiency + self.layers * layer
 
+    @property
+    def is_of_community(self):
+        return self.row["source"].startswith("AlexsJones/llmfit")
+
     def a_layer(self):
         return (self.took - self.reading / EFFICIENCY) / self.layers
 
@@ -174,7 +182,8 @@ def published():
     ):
         run = json.loads(line)
         spec, ranks = spec_of(run["model"]), run.get("tensor_parallel", 1)
-        shared = shard_weights(spec, requested_scheme(run["format"], spec))
+        lay_out = in_llama_cpp if run["engine"] == LLAMA_CPP.name else shard_weights
+        shared = lay_out(spec, requested_scheme(run["format"], spec))
         context = run["context_tokens"]
         size = step_bytes(
             spec,
@@ -193,7 +202,8 @@ def published():
 
 @pytest.fixture(scope="module")
 def alone(published):
-    return [run for run in published if run.ranks == run.stages == 1]
+    """Without those of llmfit's community, which are kept aside."""
+    return [run for run in published if run.ranks == run.stages == 1 and not run.is_of_community]
 
 
 def error(runs, efficiency, layer):
@@ -217,6 +227,55 @@ def test_the_spread_is_that_of_published_runs_of_one_request(alone):
         assert median(
             run.expected() / run.took for run in alone if run.row["engine"] == name
         ) == pytest.approx(1.0, abs=0.12)
+
+
+@pytest.fixture(scope="module")
+def in_files(published):
+    """Runs of llama.cpp on one GPU, by machine; not of chips for servers."""
+    by_machine = defaultdict(list)
+    for run in published:
+        card = accelerators.load().get(run.row["accelerator"])
+        is_alone = run.ranks == run.stages == 1 and is_desktop_chip(card)
+        if run.row["engine"] == LLAMA_CPP.name and is_alone:
+            by_machine[run.row["accelerator"], run.is_of_community].append(run)
+    return by_machine
+
+
+def best_layer(runs):
+    return min(
+        (tens * 1e-5 for tens in range(31)), key=lambda layer: error(runs, EFFICIENCY, layer)
+    )
+
+
+def test_llama_cpps_layer_time_is_that_with_the_least_error_also_without_any_machine(in_files):
+    runs = [run for of_machine in in_files.values() for run in of_machine]
+    assert len(runs) == 165
+    assert best_layer(runs) == pytest.approx(LLAMA_CPP.layer_seconds)
+    assert error(runs, EFFICIENCY, LLAMA_CPP.layer_seconds) == pytest.approx(0.09, abs=0.005)
+    assert error(runs, EFFICIENCY, LAYER_SECONDS) > 0.14
+    for of_machine in in_files.values():
+        others = [run for run in runs if run not in of_machine]
+        assert best_layer(others) == pytest.approx(LLAMA_CPP.layer_seconds, abs=1.1e-5)
+
+
+def test_on_a_server_chip_a_layer_of_llama_cpp_takes_longer(alone):
+    runs = [run for run in alone if run.row["accelerator"] == "a100-80gb-pcie"]
+    in_files = [run.a_layer() for run in runs if run.row["engine"] == LLAMA_CPP.name]
+    assert len(in_files) == 3
+    assert median(in_files) > 2 * LLAMA_CPP.layer_seconds
+
+
+def test_machines_that_nothing_else_was_fitted_to_are_met(in_files):
+    """Of llmfit's community: an AMD, an Apple and three of NVIDIA's, one of them of Turing."""
+    shares = {
+        name: [run.expected(layer=LLAMA_CPP.layer_seconds) / run.took for run in runs]
+        for (name, is_of_community), runs in in_files.items()
+        if is_of_community
+    }
+    assert len(shares) == 5
+    assert all(0.8 < median(of_machine) < 1.2 for of_machine in shares.values())
+    every = [share for of_machine in shares.values() for share in of_machine]
+    assert mean(SPREAD[0] <= share <= SPREAD[2] for share in every) > 0.9
 
 
 def left(published, alone, link):

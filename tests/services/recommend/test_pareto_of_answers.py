@@ -14,6 +14,7 @@ from fitgauge.engine.performance.decode import (
 )
 from fitgauge.engine.performance.flops import token_flops
 from fitgauge.engine.performance.prefill import peak
+from fitgauge.engine.serving import registry
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
@@ -165,7 +166,9 @@ def vector_of(request, asked, accelerator, price, key):
         if fastest
         else 0.0
     )
-    waiting = waiting_seconds(asked.spec, request.concurrency, tensor, accelerator)
+    waiting = waiting_seconds(
+        asked.spec, request.concurrency, tensor, accelerator, registry.ENGINES[engine].layer_seconds
+    )
     known = fastest or reads_alone(accelerator, request.concurrency)
     bandwidth = accelerator.bandwidth_gbps if known else None
     speed = decode_speed(read, request.concurrency, bandwidth, multiplying, waiting)

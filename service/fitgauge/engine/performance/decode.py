@@ -26,12 +26,15 @@ EFFICIENCY = 0.91
 Calibrated with LAYER_SECONDS: of all hundredths and 10 us the pair with the least mean error (of
 logarithms, 0.16; 0.46 with none) over 83 published runs of one request on one GPU (llama.cpp,
 vLLM, SGLang, MLC LLM and gpt-fast; 0.5B to 72B; NVIDIA and Apple), in
-catalog/data/decode_speeds.jsonl; a test derives them again from the rows."""
+catalog/data/decode_speeds.jsonl; a test derives them again from the rows. The 132 runs of
+llmfit's community there are kept aside: five machines, medians of published over expected 0.84 to
+1.11 with llama.cpp's own layer time."""
 
 LAYER_SECONDS = 120e-6
 """What a layer takes on top of reading [s], on however many GPUs: kernels that start one after
 another and are too small to fill a GPU. The runs leave it by layers, not by steps: 2.5 ms of 24
-layers, 3.6 of 36."""
+layers, 3.6 of 36. Engines whose own runs of one request leave another time have it in their row
+(`layer_seconds`)."""
 
 SPREAD = (0.75, 1.0, 1.37)
 """Speed of such runs over the expected one: 10th percentile, median, 90th percentile. MLC LLM's
@@ -159,10 +162,14 @@ def visited_share(spec: ModelSpec, tokens: int) -> float:
 
 
 def waiting_seconds(
-    spec: ModelSpec, concurrency: int, tensor_parallel: int, accelerator: Accelerator
+    spec: ModelSpec,
+    concurrency: int,
+    tensor_parallel: int,
+    accelerator: Accelerator,
+    layer_seconds: float = LAYER_SECONDS,
 ) -> float:
-    """Return what a step takes on top of reading and multiplying [s] = layers x LAYER_SECONDS +
-    all-reduces.
+    """Return what a step takes on top of reading and multiplying [s] = layers x layer_seconds, of
+    several requests and on servers' chips LAYER_SECONDS, + all-reduces.
 
     Those are two a layer of `concurrency` hidden states where tensor parallel ranks divide it, each
     a latency and its bytes over the link.
@@ -170,7 +177,8 @@ def waiting_seconds(
     Pipeline stages follow each other, so all layers count; a hop between them was not seen in
     runs over 2 to 8 GPUs and is left out. Source: exchanged_bytes; Megatron-LM, arXiv
     1909.08053, section 3."""
-    layers = spec.layers * LAYER_SECONDS
+    alone = concurrency == 1 and is_desktop_chip(accelerator)
+    layers = spec.layers * (layer_seconds if alone else LAYER_SECONDS)
     if tensor_parallel == 1:
         return layers
     latency, default_rate = (
@@ -182,6 +190,24 @@ def waiting_seconds(
         + 2 * spec.layers * latency
         + exchanged_bytes(spec, concurrency, tensor_parallel) / rate
     )
+
+
+def is_desktop_chip(accelerator: Accelerator) -> bool:
+    """Return whether it is of the chips that desktops and laptops have, whose runs an engine's own
+    time of a layer is of: on an A100 a layer of llama.cpp took three times as long."""
+    major, minor = accelerator.compute_capability or (0, 0)
+    return (
+        accelerator.vendor == "Apple"
+        or (accelerator.gfx or "").startswith(_RDNA)
+        or (major in _CHIPS_OF_BOTH and minor > 0)
+        or major == _BLACKWELL_DESKTOPS
+    )
+
+
+_RDNA = "gfx1"
+_CHIPS_OF_BOTH = (7, 8)
+"""NVIDIA's generations whose chip x.0 (V100, A100) is the servers'."""
+_BLACKWELL_DESKTOPS = 12
 
 
 def joined(accelerator: Accelerator) -> bool:
@@ -200,11 +226,12 @@ def joined(accelerator: Accelerator) -> bool:
 def reads_alone(accelerator: Accelerator, concurrency: int) -> bool:
     """Return whether a step is as long as it reads, so that its speed is known where no source
     states how fast the GPU multiplies: of one request, on the kinds of GPUs whose runs are among
-    those of EFFICIENCY: Apple's, and NVIDIA's from Ampere on. Others may be slower than their
-    bandwidth lets expect."""
+    the published ones: Apple's, and NVIDIA's from Turing on. Others may be slower than their
+    bandwidth lets expect: 39 runs of a GTX 1050 Ti took twice as long (AlexsJones/llmfit@3f44fd3,
+    llmfit-core/data/community)."""
     if accelerator.vendor != "NVIDIA":
         return concurrency == 1 and accelerator.vendor == "Apple"
-    return concurrency == 1 and (accelerator.compute_capability or (0, 0)) >= (8, 0)
+    return concurrency == 1 and (accelerator.compute_capability or (0, 0)) >= (7, 5)
 
 
 def decode_speed(

@@ -29,7 +29,7 @@ class Rates(NamedTuple):
 
 
 CPU_GBPS: Mapping[Machine, Rates] = MappingProxyType(
-    {"desktop": Rates(30.0, 49.0, 63.0), "server": Rates(32.0, 218.0, 314.0)}
+    {"desktop": Rates(29.0, 44.0, 58.0), "server": Rates(30.0, 190.0, 299.0)}
 )
 """What a CPU reads of host memory while it multiplies with the weights there.
 

@@ -9,6 +9,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.decode import (
     EFFICIENCY,
+    LAYER_SECONDS,
     SPREAD,
     DecodeSpeed,
     reads_alone,
@@ -121,12 +122,14 @@ def load_speed(
     kv_cache_dtype: str,
     tensor_parallel: int = 1,
     host: HostPart | None = None,
+    layer_seconds: float = LAYER_SECONDS,
 ) -> LoadSpeed | None:
     """Return how fast a replica answers; None where no source states how fast the GPU reads or
     multiplies, but for one request on the kinds of GPUs that reading was fitted to.
 
     A request holds its prompt and, on average, half its answer. host: what of the weights lies in
-    host memory, which comes on top of what the GPU reads of its own."""
+    host memory, which comes on top of what the GPU reads of its own. layer_seconds: of the
+    engine."""
     bandwidth, fastest = accelerator.bandwidth_gbps, peak(scheme, accelerator)
     if bandwidth is None or (fastest is None and not reads_alone(accelerator, load.concurrency)):
         return None
@@ -142,7 +145,9 @@ def load_speed(
     step = StepSeconds(
         reading=read / (bandwidth * 1e9 * EFFICIENCY),
         multiplying=load.concurrency * flops / (tensor_parallel * fastest * 1e12) if fastest else 0,
-        waiting=waiting_seconds(spec, load.concurrency, tensor_parallel, accelerator),
+        waiting=waiting_seconds(
+            spec, load.concurrency, tensor_parallel, accelerator, layer_seconds
+        ),
         host=host.seconds_of_step() if host else (0.0, 0.0, 0.0),
     )
     if fastest is None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.performance.decode import LAYER_SECONDS
 from fitgauge.engine.quantity import NOTHING, Bytes, Term, total
 from fitgauge.engine.serving.container import ContainerImage, ContainerStart, HelmChart
 from fitgauge.engine.serving.doubt import doubt
@@ -329,6 +330,9 @@ class Engine(NamedTuple):
     cpu_layers: Callable[[ModelSpec, ShardedWeights, Workload], Offload] | None = None
     """What the CPU multiplies, of the weights that a workload keeps in host memory; None: GPUs
     read those over their link."""
+
+    layer_seconds: float = LAYER_SECONDS
+    """What a layer of a step takes on top of reading, for one request alone [s]."""
 
     activations_grow_with_context: bool = False
     """Reads every prompt in one pass."""

@@ -219,6 +219,7 @@ def _modelled(checked: FitEstimate, load: Load, host: HostPart | None) -> LoadSp
         kv_cache_dtype=workload.kv_cache_dtype,
         tensor_parallel=workload.tensor_parallel,
         host=host,
+        layer_seconds=ENGINES[workload.engine].layer_seconds,
     )
 
 
@@ -312,6 +313,7 @@ def _modelled_run(checked: FitEstimate, run: SpeedRun) -> LoadSpeed | None:
         run.load,
         kv_cache_dtype=checked.workload.kv_cache_dtype,
         tensor_parallel=run.tensor_parallel,
+        layer_seconds=ENGINES[checked.workload.engine].layer_seconds,
     )
 
 

@@ -150,20 +150,30 @@ def gpu_option(
 
 class Waits(dict[int, float]):
     """Seconds that a step takes on top of reading and multiplying, by the place of a GPU: the same
-    for all plans of as many ranks."""
+    for all plans of as many ranks whose engines take as long for a layer."""
 
     def __init__(
-        self, spec: ModelSpec, concurrency: int, ranks: int, limits: Sequence[GpuLimit]
+        self,
+        spec: ModelSpec,
+        concurrency: int,
+        ranks: int,
+        limits: Sequence[GpuLimit],
+        layer_seconds: float,
     ) -> None:
-        """limits: the GPUs of the pool."""
+        """limits: the GPUs of the pool. layer_seconds: of the engine."""
         super().__init__()
         self._spec, self.concurrency, self.ranks, self._limits = spec, concurrency, ranks, limits
-        self.layers = spec.layers * LAYER_SECONDS
-        """Without links."""
+        self.layers = spec.layers * min(layer_seconds, LAYER_SECONDS)
+        """The least that they take, without links."""
+        self._layer_seconds = layer_seconds
 
     def __missing__(self, place: int) -> float:
         seconds = self[place] = waiting_seconds(
-            self._spec, self.concurrency, self.ranks, self._limits[place].accelerator
+            self._spec,
+            self.concurrency,
+            self.ranks,
+            self._limits[place].accelerator,
+            self._layer_seconds,
         )
         return seconds
 

@@ -15,6 +15,7 @@ from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.decode import DecodeSpeed, step_cache, step_weights
 from fitgauge.engine.performance.flops import token_flops
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import parsing
 from fitgauge.services.common.schemas import FitRequest
@@ -147,7 +148,7 @@ class Search:
         self._flops = token_flops(model.spec, context_length_of(request, model.spec)).forward
         self._rates: dict[tuple[Plan, int], Rate] = {}
         self._step_caches: dict[tuple[EngineName, int], int] = {}
-        self._waits: dict[int, Waits] = {}
+        self._waits: dict[tuple[int, float], Waits] = {}
         self._floors = Floors(fitting, request)
 
     def front(self) -> list[Option]:
@@ -266,12 +267,13 @@ class Search:
         key = (plan, tensor_parallel)
         if key not in self._rates:
             read = 0 if self._spec.task == "encode" else self._step_bytes(plan, tensor_parallel)
-            if tensor_parallel not in self._waits:
+            layer_seconds = ENGINES[plan.engine].layer_seconds
+            waits = self._waits.get((tensor_parallel, layer_seconds))
+            if waits is None:
                 requests = self._request.concurrency or 1
-                self._waits[tensor_parallel] = Waits(
-                    self._spec, requests, tensor_parallel, self._limits
-                )
-            self._rates[key] = Rate(self._waits[tensor_parallel], read, self._flops)
+                waits = Waits(self._spec, requests, tensor_parallel, self._limits, layer_seconds)
+                self._waits[tensor_parallel, layer_seconds] = waits
+            self._rates[key] = Rate(waits, read, self._flops)
         return self._rates[key]
 
     def _step_bytes(self, plan: Plan, tensor_parallel: int) -> int:

@@ -5,8 +5,9 @@ from math import inf
 
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
-from fitgauge.engine.performance.decode import EFFICIENCY, LAYER_SECONDS, SPREAD
+from fitgauge.engine.performance.decode import EFFICIENCY, SPREAD
 from fitgauge.engine.performance.prefill import compute_efficiency
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common import parsing
 from fitgauge.services.common.positions import scaling_notes
 from fitgauge.services.recommend.gpu_options import GpuLimit
@@ -35,12 +36,14 @@ def serving_warnings(
         )
     if any(option.tokens_per_second is not None for option in front):
         multiplying = _range(compute_efficiency(model.spec))
+        layers = sorted({ENGINES[option.plan.engine].layer_seconds for option in front})
+        of_layers = " to ".join(f"{seconds * 1e6:.0f}" for seconds in layers)
         notes.append(
             Note(
                 "speeds-estimated",
                 None,
                 f"Speeds are roofline estimates: decoding at {EFFICIENCY:.0%} of memory"
-                f" bandwidth plus {LAYER_SECONDS * 1e6:.0f} us per layer and the all-reduces of"
+                f" bandwidth plus {of_layers} us per layer and the all-reduces of"
                 f" tensor parallelism, of which published runs reached {SPREAD[0]:.0%} to"
                 f" {SPREAD[2]:.0%}; prefill at {multiplying} of peak arithmetic.",
             )

@@ -28,6 +28,13 @@ from fitgauge.engine.serving.llamacpp.architectures import ARCHITECTURES
 from fitgauge.engine.serving.llamacpp.architectures import OLLAMA as OLLAMA_ARCHITECTURES
 from fitgauge.engine.serving.llamacpp.offload import cpu_layers, shard_weights
 
+_LAYER_SECONDS = 80e-6
+"""What a layer of a step takes on top of reading, for one request alone [s].
+
+Calibrated: of all 10 us that with the least mean error, at EFFICIENCY of the bandwidth, over the
+published runs of llama.cpp in catalog/data/decode_speeds.jsonl; a test derives it again, and
+without each machine in turn."""
+
 ENGINE = Engine(
     name="llama.cpp",
     title="llama.cpp",
@@ -95,6 +102,7 @@ ENGINE = Engine(
     preference=4,
     suggested_vendors=frozenset({"nvidia", "amd", "intel", "apple", "huawei"}),
     decode_measured=True,
+    layer_seconds=_LAYER_SECONDS,
 )  # fmt: skip
 
 OLLAMA = ENGINE._replace(

@@ -412,3 +412,12 @@ def test_the_context_that_fits_is_the_logs_own(explain):
         " maximum model length is 28224."
     )
     assert explain(log, model="").fixes[0].command == "--max-model-len 28224"
+
+
+def test_other_processes_are_not_named_where_this_one_holds_the_gpu(explain):
+    message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a"
+    message += " total capacity of 79.11 GiB of which 1.10 GiB is free. Including non-PyTorch"
+    first = "nvidia-smi"
+    alone = explain(f"{message} memory, this process has 78.00 GiB memory in use.").fixes
+    shared = explain(f"{message} memory, this process has 40.00 GiB memory in use.").fixes
+    assert [fix.command == first for fix in (alone[0], shared[0])] == [False, True]

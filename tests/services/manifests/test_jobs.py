@@ -239,3 +239,26 @@ decode:
   containers: [{name: vllm, image: "ghcr.io/llm-d/llm-d-cuda:v0.3.0", modelCommand: vllmServe}]
 """
     assert check(text, gpu="H100").servers[0].request["model"] == "Qwen/Qwen3-8B"
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "kind: HelmRelease\nspec:\n  values: ",
+        "kind: Application\nspec:\n  source:\n    helm:\n      valuesObject: ",
+    ],
+)
+def test_the_values_of_a_chart_may_lie_in_what_installs_it(check, resource):
+    values = (
+        "{ollama: {gpu: {enabled: true, type: nvidia, number: 1}, models: {run: ['qwen3:14b']}},"
+        " nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}}"
+    )
+    (server,) = check(resource + values).servers
+    assert (server.request["model"], server.gpu) == ("qwen3:14b", "L4")
+
+
+def test_a_server_that_is_not_known_is_named_where_it_takes_a_gpu(check):
+    devices = "{reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}"
+    service = f"{{image: openmmlab/lmdeploy, deploy: {{resources: {devices}}}}}"
+    (other,) = check(f"services: {{chat: {service}}}").others
+    assert "openmmlab/lmdeploy" in other.remark.message

@@ -77,11 +77,14 @@ def others_bytes(measured: Measured) -> int:
 
 
 def _held_alone(measured: Measured) -> bool:
-    """Return whether PyTorch's memory, what is free and a context are all of the GPU."""
-    names = ("allocated", "reserved_unallocated", "free")
-    sizes = [value for name in names if (value := measured.value(name)) is not None]
+    """Return whether the process, or PyTorch's memory and a context, and what is free are all of
+    the GPU."""
     total = measured.value("total")
-    return total is not None and len(sizes) == len(names) and total - sum(sizes) < _CONTEXT
+    for names in (("in_use", "free"), ("allocated", "reserved_unallocated", "free")):
+        sizes = [value for name in names if (value := measured.value(name)) is not None]
+        if total is not None and len(sizes) == len(names) and total - sum(sizes) < _CONTEXT:
+            return True
+    return False
 
 
 def diagnose(log: StartLog, engine: EngineName | None, launched: Launched | None) -> Diagnosis:

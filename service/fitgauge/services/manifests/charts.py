@@ -67,6 +67,12 @@ _KINDS: Mapping[str, Callable[[Block, References], Iterator[Container]]] = {
 }
 """Custom resources that start servers."""
 
+_VALUES = {
+    "HelmRelease": ("spec", "values"),
+    "Application": ("spec", "source", "helm", "valuesObject"),
+}
+"""Where a resource that installs a chart has its values: Flux, Argo CD."""
+
 
 def chart_containers(document: Block, named: References) -> Iterator[Container] | None:
     """Return the containers of a chart's values or a custom resource; None where it is neither.
@@ -74,6 +80,8 @@ def chart_containers(document: Block, named: References) -> Iterator[Container] 
     kind = text_at(document, "kind") or ""
     if kind in _KINDS:
         return _KINDS[kind](document, named)
+    if kind in _VALUES:
+        return chart_containers(block_at(document, *_VALUES[kind]), named)
     if kind == "RayService" or "serveConfigV2" in document or _is_ray_config(document):
         return _ray_serve(document)
     if kind:

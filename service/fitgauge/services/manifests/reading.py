@@ -41,7 +41,7 @@ _MARKS = frozenset(
 ) | {
     "servingEngineSpec", "modelArtifacts", "llm_configs", "prefill_config", "InferenceService",
     "kubeai.org", "kaito.sh", "VLLMRuntime", "/gpu", "nvidia.com/", "/gaudi", "resourceClaims",
-    "#SBATCH", "PARAMETER num_ctx", *references.MARKS,
+    "#SBATCH", "PARAMETER num_ctx", "capabilities", *references.MARKS,
 }  # fmt: skip
 """What a manifest that starts a server, asks for GPUs or is named by one holds, so that most files
 need not be read."""

@@ -1,7 +1,6 @@
 """recommend_gpus: what should this model be served on? For training see training.py."""
 
-from collections.abc import Callable, Iterator, Sequence
-from math import inf
+from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
@@ -25,21 +24,16 @@ from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.workload import context_length_of
 from fitgauge.services.recommend import candidates as choices
 from fitgauge.services.recommend import objectives as orders
-from fitgauge.services.recommend.constraints import (
-    cheapest,
-    limits,
-    overconstrained,
-    relaxed_constraints,
-    watts,
-)
+from fitgauge.services.recommend.constraints import limits
 from fitgauge.services.recommend.costs import Costs, clouds
 from fitgauge.services.recommend.echo import serving_fields
 from fitgauge.services.recommend.elsewhere import as_suggestion, worth_naming
 from fitgauge.services.recommend.gpu_options import GpuLimit, GpuPool, Plan
+from fitgauge.services.recommend.no_options import no_option
 from fitgauge.services.recommend.pages import page_of
 from fitgauge.services.recommend.prefill import Prompts
-from fitgauge.services.recommend.responses import ResponseBuilder, measurements, stored
-from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
+from fitgauge.services.recommend.responses import ResponseBuilder, measurements
+from fitgauge.services.recommend.schemas import Objective, RecommendAnswer, RecommendRequest
 from fitgauge.services.recommend.search import Option, Search, SearchFilter
 from fitgauge.services.recommend.shortlist import shortlist
 from fitgauge.services.recommend.smallest import recommend_requests, smallest_gpus, smallest_options
@@ -50,7 +44,6 @@ from fitgauge.services.recommend.warnings import serving_warnings
 _FEW_BITS = "int4"
 """The format of the fewest bits that models are usually served in; of a file Q4_K_M."""
 
-_SHORTEST = 1024
 _FEWEST_AT_ONCE = 256
 """Requests that vLLM runs at once on its smallest GPUs, where nothing is said. Source:
 engine/serving/vllm/defaults.py."""
@@ -96,20 +89,10 @@ class Recommender:
                 request = other
                 break
         if not front:
-            raise self._nothing(request, model, fitting)
+            raise self._no_option(request, model, fitting)
         front.sort(key=orders.order(objective))
-        question = _question(request, model)
-        prompts = self._prompts(request, question, model, fitting)
-        responses = ResponseBuilder(
-            request,
-            question,
-            model,
-            objective,
-            self._costs(request),
-            prompts,
-            fitting,
-            self._estimator,
-        )
+        prompts = self._prompts(request, model, fitting)
+        responses = self._responses(request, model, objective, prompts, fitting)
         picks = shortlist(
             front,
             objective,
@@ -150,17 +133,8 @@ class Recommender:
         for request in recommend_requests(fit):
             if options := smallest_options(self.front(request, model, fitting)):
                 break
-        question = _question(request, model)
-        responses = ResponseBuilder(
-            request,
-            question,
-            model,
-            orders.objective(None),
-            self._costs(request),
-            self._prompts(request, question, model, fitting),
-            fitting,
-            self._estimator,
-        )
+        prompts = self._prompts(request, model, fitting)
+        responses = self._responses(request, model, orders.objective(None), prompts, fitting)
         return [smallest_gpus(option, reasons, responses) for option, reasons in options]
 
     def elsewhere(
@@ -184,7 +158,7 @@ class Recommender:
             choices.gpu_limits(request, self._catalog, costs),
             choices.plans(request, model, fitting),
         )
-        prompts = self._prompts(request, question, model, fitting)
+        prompts = self._prompts(request, model, fitting)
         each = request.min_tokens_per_second_per_request or 0.0
         wanted = SearchFilter(
             slowest=max(request.min_tokens_per_second or 0.0, each * (request.concurrency or 1)),
@@ -214,123 +188,46 @@ class Recommender:
             self._by_clouds.put((named, owned, request.gpus_per_node), costs)
         return costs
 
-    def _prompts(
-        self, request: RecommendRequest, question: FitRequest, model: Model, fitting: BatchEstimator
-    ) -> Prompts:
-        return Prompts(
+    def _prompts(self, request: RecommendRequest, model: Model, fitting: BatchEstimator) -> Prompts:
+        question = _question(request, model)
+        tokens = request.prompt_tokens or context_length_of(question, model.spec)
+        return Prompts(model, question, fitting, tokens)
+
+    def _responses(
+        self,
+        request: RecommendRequest,
+        model: Model,
+        objective: Objective,
+        prompts: Prompts,
+        fitting: BatchEstimator,
+    ) -> ResponseBuilder:
+        return ResponseBuilder(
+            request,
+            _question(request, model),
             model,
-            question,
+            objective,
+            self._costs(request),
+            prompts,
             fitting,
-            request.prompt_tokens or context_length_of(question, model.spec),
+            self._estimator,
         )
 
-    def _less(self, request: RecommendRequest, model: Model, fitting: BatchEstimator) -> str:
-        """Return the largest smaller workload that fits under these constraints, in fields to send;
-        empty if none does."""
-        for context, requests in _smaller(
-            request, context_length_of(_question(request, model), model.spec)
-        ):
-            if self.front(
-                structs.replace(request, context_length=context, concurrency=requests),
-                model,
-                fitting,
-            ):
-                return f"concurrency {requests} at context_length {context}"
-        return ""
-
-    def _nothing(
+    def _no_option(
         self, request: RecommendRequest, model: Model, fitting: BatchEstimator
     ) -> InvalidRequestError:
-        """Return the error of a request without options: quotas, some of the constraints, else the
-        workload."""
-        return (
-            self._over_quota(request, model, fitting)
-            or self._overconstrained(request, model, fitting)
-            or self._too_large(request, model, fitting)
-            or InvalidRequestError(
-                f"No allowed option fits {model.id}.",
-                hint=(
-                    "Send a smaller model, a quantization with fewer bits, or fewer constraints."
-                ),
-                field="model",
-                code="no-option",
-            )
-        )
-
-    def _over_quota(
-        self, request: RecommendRequest, model: Model, fitting: BatchEstimator
-    ) -> InvalidRequestError | None:
-        """Return the error of a request that quotas alone leave without options."""
-        if not self._catalog.quotas:
-            return None
-        unlimited = Recommender(self._engines, self._catalog.unlimited(), self._checkpoints)
-        options = unlimited.front(request, model, fitting)
-        if not options:
-            return None
-        gpus = answers.gpu_count_in_words(options[0].accelerator, options[0].gpus)
-        quota = self._catalog.quota(options[0].accelerator)
-        return InvalidRequestError(
-            f"No option fits your quotas: this needs {gpus}, the quota is {quota}.",
-            hint="Send a smaller workload or other GPUs, or have the quota raised.",
-            field="gpus",
-            code="over-quota",
-        )
-
-    def _overconstrained(
-        self, request: RecommendRequest, model: Model, fitting: BatchEstimator
-    ) -> InvalidRequestError | None:
-        """Return the error of a request that has options without some of its constraints."""
-        relaxed = relaxed_constraints(request, lambda less: self.front(less, model, fitting))
-        if relaxed is None:
-            return None
-        names, options = relaxed
-        prompts = self._prompts(request, _question(request, model), model, fitting)
-        best, why = _nearest(names, options, prompts)
-        instead = (
-            f"{answers.gpu_count_in_words(best.accelerator, best.gpus)}, {stored(best)} on"
-            f" {best.plan.engine},"
-        )
-        refused = overconstrained(request, names, model.id, instead, why)
-        of_gpus = request.gpus and {"gpus", "max_gpu_count"} & set(names)
-        if of_gpus and (less := self._less(request, model, fitting)):
-            gpus = request.gpus if isinstance(request.gpus, str) else "these GPUs"
-            refused.hint = f"{refused.hint} On {gpus}, {less} fits."
-        return refused
-
-    def _too_large(
-        self, request: RecommendRequest, model: Model, fitting: BatchEstimator
-    ) -> InvalidRequestError | None:
-        """Return the error of a request that has options for one short request."""
-        least = structs.replace(
+        """Return why nothing is left of a request."""
+        unlimited = None
+        if self._catalog.quotas:
+            free = Recommender(self._engines, self._catalog.unlimited(), self._checkpoints)
+            unlimited = self._catalog, lambda one: free.front(one, model, fitting)
+        return no_option(
             request,
-            context_length=min(_SHORTEST, request.context_length or _SHORTEST),
-            concurrency=1,
+            model,
+            lambda one: self.front(one, model, fitting),
+            unlimited,
+            self._prompts(request, model, fitting),
+            context_length_of(_question(request, model), model.spec),
         )
-        options = self.front(least, model, fitting) if least != request else None
-        if not options:
-            return None
-        gpus = answers.gpu_count_in_words(options[0].accelerator, options[0].gpus)
-        return InvalidRequestError(
-            f"No option fits this workload of {model.id}.",
-            hint=(
-                "Send a shorter `context_length` or a lower `concurrency`: one request of"
-                f" {least.context_length} tokens fits on {gpus}."
-            ),
-            field="context_length",
-            code="no-option",
-        )
-
-
-def _smaller(request: RecommendRequest, context: int) -> Iterator[tuple[int, int]]:
-    """Yield (Context length, concurrency) of less and less: fewer requests down to one, then
-    shorter ones."""
-    requests = request.concurrency or 1
-    while requests > 1:
-        requests //= 2
-        yield context, requests
-    while context > _SHORTEST:
-        context //= 2
-        yield context, 1
 
 
 def _others(request: RecommendRequest, model: Model) -> Iterator[RecommendRequest]:
@@ -361,34 +258,6 @@ def _allowed(
         return seconds is not None and seconds.expected <= longest
 
     return allowed
-
-
-def _nearest(
-    names: Sequence[str], options: Sequence[Option], prompts: Prompts
-) -> tuple[Option, str]:
-    """Of what is left without the constraints `names` the option that comes nearest to keeping
-    them, and how near in words."""
-
-    def waiting(option: Option) -> float:
-        seconds = prompts.seconds(option.accelerator, option.gpus, option.plan)
-        return seconds.expected if seconds else inf
-
-    def drawing(option: Option) -> float:
-        return watts(option.accelerator, option.gpus) or inf
-
-    if "max_usd_per_hour" in names:
-        best = min(options, key=orders.order("cheapest"))
-        return best, cheapest(best.criteria[4])
-    if {"min_tokens_per_second", "min_tokens_per_second_per_request"} & set(names):
-        best = min(options, key=orders.order("fastest"))
-        return best, f"the fastest, at {-best.criteria[2]:,.0f} tokens a second"
-    if "max_seconds_to_first_token" in names:
-        best = min(options, key=lambda option: (waiting(option), orders.order("cheapest")(option)))
-        return best, f"the shortest wait, {waiting(best):.2g} s"
-    if "max_watts" in names:
-        best = min(options, key=lambda option: (drawing(option), orders.order("cheapest")(option)))
-        return best, f"it draws the least, {drawing(best):,.0f} W"
-    return min(options, key=orders.order("fewest_cards")), ""
 
 
 def _served(request: RecommendRequest | FitRequest, model: Model) -> Model:

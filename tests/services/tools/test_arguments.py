@@ -90,6 +90,10 @@ def more(tool, **sent):
             {"input_tokens": "4k", "output_tokens": 500},
             {"prompt_tokens": 4000, "output_tokens": 500, "context_length": 4500},
         ),
+        (
+            {"input_length": 2048, "output_length": 512},
+            {"prompt_tokens": 2048, "output_tokens": 512, "context_length": 2560},
+        ),
         ({"gpus_per_node": "8", "nodes": 2}, {"gpu_count": 16}),
         ({"nodes": 2, "gpu_count": 16}, {"gpu_count": 16}),
         ({"options": {"OLLAMA_CONTEXT_LENGTH": 4096}}, {"context_length": 4096}),
@@ -99,6 +103,9 @@ def more(tool, **sent):
         ({"gpu_count": 1, "num_gpus": 4}, {"gpu_count": 4}),
         ({"target_context_len": "16k"}, {"context_length": 16384}),
         ({"max_parallel_requests": 4}, {"concurrency": 4}),
+        ({"max_users": 4}, {"concurrency": 4}),
+        ({"user_id": "u-17", "gpu_id": 0}, {}),
+        ({"kv_quantization": "fp8"}, {"kv_cache_dtype": "fp8"}),
         ({"concurrent_sessions": "4"}, {"concurrency": 4}),
         ({"parallelism": {"tensor": 2}}, {"tensor_parallel": 2}),
         ({"cpu_moe": True}, {"n_cpu_moe": 999}),
@@ -248,6 +255,13 @@ def test_the_memory_of_a_gpu_belongs_to_its_name():
 def test_the_size_of_a_model_belongs_to_its_name(name, size, model):
     assert fields("check_fit", model=name, model_size=size)["model"] == model
     assert fields("check_fit", model_size="7b")["model"] == "7b"
+
+
+def test_a_name_may_say_that_it_is_a_list_or_a_specification():
+    got = fields("compare_fit", model_list=["7b", "13b"], gpu_list=["L4", "T4"])
+    assert got == {"models": "7b, 13b", "gpus": "L4, T4"}
+    got = fields("check_fit", hf_model="7b", gpu_spec="2x L4")
+    assert got == {"model": "7b", "gpu": "2x L4"}
 
 
 def test_a_list_may_be_sent_as_its_json():

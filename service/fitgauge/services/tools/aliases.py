@@ -38,18 +38,18 @@ _SHARE = ("gpu_memory_utilization",)
 
 NAMES: Mapping[tuple[str, ...], str] = {
     _MODEL: (
-        "model models model_id model_name model_name_or_path hf_model huggingface_id repo repo_id "
+        "model models model_id model_name model_name_or_path huggingface_id repo repo_id "
         "checkpoint base_model llm model_path pretrained_model_name_or_path"
     ),
     _GPU: (
         "gpu gpus gpu_type gpu_name gpu_model accelerator device hardware graphics_card card "
-        "instance instance_type machine_type available_gpus gpu_list gpu_options gpu_choices "
-        "gpu_candidates gpu_configs"
+        "instance instance_type machine_type machine cluster available_gpus gpu_options "
+        "gpu_choices gpu_candidates"
     ),
     (MODEL_SIZE,): "model_size parameters params",
     (GPU_MEMORY,): "vram gpu_memory gpu_vram gpu_ram memory",
     ("gpu_count", "max_gpu_count"): (
-        "n_gpus ngpu gpus_count number_of_gpus count quantity qty world_size num_processes "
+        "n_gpus ngpu gpus_count number_of_gpus amount count quantity qty world_size num_processes "
         "num_gpu num_devices device_count total_gpus"
     ),
     ("max_gpu_count",): "max_gpus",
@@ -57,16 +57,17 @@ NAMES: Mapping[tuple[str, ...], str] = {
     (GPUS_PER_NODE, "gpu_count"): "num_gpus_per_node gpu_per_node nproc_per_node",
     _TOKENS: (
         "context_length context_lengths sequence_length max_model_len max_length ctx ctx_len "
-        "ctx_size context max_context max_context_length context_window min_context "
-        "min_context_length seq_len seq_length sequence_len max_seq_len cutoff_len tokens "
-        "max_position_embeddings max_total_tokens length input_length c"
+        "ctx_size context context_window min_context min_context_length seq_len seq_length "
+        "sequence_len max_seq_len cutoff_len tokens max_position_embeddings max_total_tokens "
+        "length c"
     ),
     ("sequence_length",): "block_size",
     _REQUESTS: (
         "concurrency concurrencies micro_batch_size batch_size batch bs "
         "per_device_train_batch_size per_gpu_batch_size train_batch_size "
         "train_micro_batch_size_per_gpu device_batch_size micro_batch mbs users concurrent_users "
-        "concurrent_requests parallel max_concurrency max_concurrent_requests requests concurrent"
+        "parallel_sequences concurrent_requests parallel max_concurrent_requests requests "
+        "concurrent"
     ),
     ("global_batch_size",): (
         "global_batch train_batch_size total_batch_size effective_batch_size batch_size batch bs "
@@ -87,13 +88,13 @@ NAMES: Mapping[tuple[str, ...], str] = {
         "distributed_strategy parallel_strategy sharding_strategy distributed_backend"
     ),
     ("method",): (
-        "training_method finetuning_type finetune_type tuning fine_tuning peft peft_method "
-        "training_type stage tuner finetuning_method mode adapter"
+        "training_method technique finetuning_type finetune_type tuning fine_tuning peft "
+        "peft_method training_type stage tuner finetuning_method mode adapter"
     ),
     ("algorithm",): "rl_algorithm objective_type",
     ("kv_cache_dtype",): (
         "kv_dtype kv_cache cache_type cache_type_k cache_type_v ctk ctv kv_cache_type "
-        "kv_cache_quantization kv_quant kv_cache_format"
+        "kv_cache_quantization kv_quantization kv_quant kv_cache_format"
     ),
     ("tensor_parallel",): "tp tp_size tensor_parallel_size tensor_model_parallel_size num_shard",
     ("pipeline_parallel",): "pp pp_size pipeline_parallel_size pipeline_model_parallel_size",
@@ -121,7 +122,7 @@ NAMES: Mapping[tuple[str, ...], str] = {
     ("kv_cache_memory_gib",): "kv_cache_memory kv_cache_gib",
     ("draft_model",): "speculative_model draft",
     ("speculative_tokens",): "",
-    ("lora_slots",): "max_loras loras adapters lora_adapters",
+    ("lora_slots",): "loras adapters lora_adapters",
     ("engine_version",): "version",
     ("prompt_tokens",): "input_tokens input_len isl prompt_len",
     (ANSWER,): "output_tokens output_len osl completion_tokens",
@@ -130,7 +131,7 @@ NAMES: Mapping[tuple[str, ...], str] = {
         "min_tokens_per_second_per_user tokens_per_second_per_user tokens_per_second_per_request "
         "tps_per_user min_tps"
     ),
-    ("max_seconds_to_first_token",): "ttft max_ttft time_to_first_token max_time_to_first_token",
+    ("max_seconds_to_first_token",): "ttft time_to_first_token",
     _CHECKPOINTING: (
         "gradient_checkpointing checkpointing use_gradient_checkpointing recompute_granularity "
         "activation_recomputation recompute gradient_checkpoint"
@@ -145,7 +146,7 @@ NAMES: Mapping[tuple[str, ...], str] = {
     ),
     ("optimizer",): "optim optimiser",
     ("precision",): "mixed_precision training_precision half_precision compute_dtype",
-    ("lora_rank",): "r rank lora_r adapter_rank lora_dim max_lora_rank",
+    ("lora_rank",): "r rank lora_r adapter_rank lora_dim",
     ("lora_targets",): "target_modules lora_target_modules lora_target",
     ("zero_stage",): "zero deepspeed_stage zero_optimization_stage deepspeed_zero_stage deepspeed",
     ("offload",): "optimizer_offload cpu_offload zero_offload",
@@ -154,15 +155,13 @@ NAMES: Mapping[tuple[str, ...], str] = {
     ("samples",): "dataset_size train_samples num_examples dataset_samples",
     ("epochs",): "num_epochs num_train_epochs train_epochs",
     ("token_budget",): "training_tokens train_tokens num_tokens total_tokens dataset_tokens",
-    ("images",): (
-        "images_per_sample images_per_sequence images_per_prompt images_per_request max_images"
-    ),
+    ("images",): "images_per_sample images_per_sequence images_per_prompt images_per_request",
     ("image_size",): "image_resolution resolution",
     ("group_size",): "num_generations num_samples rollout_n",
     ("prompt_length",): "max_prompt_length",
-    ("completion_length",): "max_completion_length max_new_tokens response_length",
+    ("completion_length",): "max_new_tokens response_length",
     ("max_usd_per_hour",): (
-        "budget price max_cost budget_per_hour max_price_per_hour max_hourly_cost usd_per_hour "
+        "budget price budget_per_hour max_price_per_hour max_hourly_cost usd_per_hour "
         "budget_usd_per_hour hourly_budget"
     ),
     ("price_per_gpu_hour",): "gpu_price price_per_hour",

@@ -28,8 +28,11 @@ _SPELLING = 86
 """Similarity in percent from which a misspelt name is read as the nearest one."""
 
 _UNITS = frozenset(("gb", "gib", "tokens", "seconds", "ms", "usd"))
-_COUNTS = frozenset(("num", "number", "count", "n"))
+_COUNTS = frozenset(("num", "number", "count", "n", "max"))
 """Words of a name that say no more than that it is a number."""
+
+_CARRIERS = frozenset(("list", "spec", "config", "configuration", "selected", "hf"))
+"""Words of a name that say no more than that it is a text."""
 
 _SAME_WORD = {
     "len": "length", "seq": "sequence", "ctx": "context", "maximum": "max", "minimum": "min",
@@ -120,9 +123,9 @@ class Names:
     def _by_its_words(self, key: str) -> str | None:
         """Return the field whose name, or alias, has the same words in any order."""
         words = words_of(key)
-        for some in (words, words - _COUNTS):
+        for some, is_number in ((words, None), (words - _COUNTS, True), (words - _CARRIERS, False)):
             name = self._by_words.get(some) or self._by_alias(_fields_by_words().get(some, ()))
-            if name is not None and (some == words or self._is_number(name)):
+            if name is not None and is_number in (None, self._is_number(name)):
                 return name
         return None
 

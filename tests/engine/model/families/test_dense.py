@@ -298,3 +298,18 @@ def test_the_first_falcons():
         read_config(old).parameters
         == read_config(new | {"new_decoder_architecture": True}).parameters
     )
+
+
+def test_norms_of_every_head_are_divided_with_the_heads():
+    spec = read_config({
+        "model_type": "cohere", "use_qk_norm": True, "hidden_size": 512, "num_hidden_layers": 1,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 512,
+        "vocab_size": 512,
+    })  # fmt: skip
+    splits = {
+        tensor.name.split(".")[1]: (tensor.split, tensor.units)
+        for block in spec.blocks
+        for tensor in block.tensors
+        if tensor.name.endswith(("q_norm.weight", "k_norm.weight"))
+    }
+    assert splits == {"q_norm": (Split.COLUMN, 4), "k_norm": (Split.KV, 2)}

@@ -252,18 +252,18 @@ def qk_norms(mixer: Attention, kind: str, dialect: Dialect = Dialect()) -> tuple
     """Norms of queries and keys, as `Dialect.qk_norm` says."""
     if kind == "none":
         return ()
-    shapes = [
-        (n * mixer.head_dim,) if kind == "width" else (mixer.head_dim,)
-        for n in (mixer.query_heads, mixer.kv_heads)
-    ]
-    if kind == "heads":
-        shapes = [(n, mixer.head_dim) for n in (mixer.query_heads, mixer.kv_heads)]  # type: ignore[misc]
+    heads = ((mixer.query_heads, Split.COLUMN), (mixer.kv_heads, Split.KV))
     kinds = ("weight", "bias") if dialect.qk_shift else ("weight",)
-    return tuple(
-        Tensor(f"{dialect.attention}.{name}.{what}", shape, Kind.NORM)
-        for name, shape in zip(dialect.qk_names, shapes, strict=True)
-        for what in kinds
-    )
+    tensors = []
+    for name, (count, split) in zip(dialect.qk_names, heads, strict=True):
+        width = count * mixer.head_dim if kind == "width" else mixer.head_dim
+        for what in kinds:
+            whole = f"{dialect.attention}.{name}.{what}"
+            if kind == "heads":
+                tensors.append(Tensor(whole, (count, width), Kind.NORM, split, count))
+            else:
+                tensors.append(Tensor(whole, (width,), Kind.NORM))
+    return tuple(tensors)
 
 
 def layer_windows(config: Config, rule: str, layers: int) -> list[int | None]:

@@ -14,7 +14,7 @@ from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm import quantized
 from fitgauge.engine.serving.vllm.compute_capability import expert_tiles
 from fitgauge.engine.serving.vllm.quantized import expert_form
-from fitgauge.engine.serving.vllm.weights import check_parallel, shard_weights
+from fitgauge.engine.serving.vllm.weights import check_parallel, refusal, shard_weights
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import rank_weights, ranks, share_bytes
 
@@ -115,6 +115,33 @@ def test_packed_experts_that_no_kernel_reads_are_refused(weights, capability, re
     }  # fmt: skip
     spec = read_config({**MIXTURE, "quantization_config": settings})
     assert is_refused(spec, capability=capability) is refused
+
+
+def test_packed_experts_with_integers_as_inputs_are_refused():
+    group = {
+        "targets": ["Linear"], "weights": {"type": "int", "num_bits": 4, "group_size": 128},
+        "input_activations": {"type": "int", "num_bits": 8, "strategy": "token"},
+    }  # fmt: skip
+    settings = {
+        "quant_method": "compressed-tensors", "format": "pack-quantized",
+        "config_groups": {"group_0": group},
+    }  # fmt: skip
+    assert is_refused(read_config({**MIXTURE, "quantization_config": settings}))
+
+
+@pytest.mark.parametrize(("method", "refused"), [("fp8", False), ("compressed-tensors", True)])
+def test_only_the_method_fp8_refines_experts_blocks(method, refused):
+    weights = {"type": "float", "num_bits": 8, "strategy": "block", "block_structure": [128, 128]}
+    settings = {
+        "quant_method": method, "weight_block_size": [128, 128],
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+        "ignore": ["re:.*self_attn.*"], "ignored_layers": ["re:.*self_attn.*"],
+    }  # fmt: skip
+    spec = read_config({**MIXTURE, "quantization_config": settings})
+    sharded = shard_weights(spec, published(spec))
+    check_parallel(spec, sharded, tensor_parallel=2)
+    reason = refusal(spec, sharded, 4, 1, 1)
+    assert (reason is not None) is refused
 
 
 @pytest.mark.parametrize(("method", "refused"), [("hqq", True), ("moe_wna16", False)])

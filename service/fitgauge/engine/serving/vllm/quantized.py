@@ -4,7 +4,9 @@ out, and what it does where a rank's part of an expert is no whole number of gro
 Source: vllm 0.33.0, model_executor/layers/quantization, the module named at each rule. Sizes are
 those at construction."""
 
+from collections.abc import Mapping
 from math import gcd
+from typing import Any
 
 import msgspec
 
@@ -100,6 +102,8 @@ def check_checkpoint(
         reason = f"{scheme.name} weights"
     elif any(form.zero_bits and form.bits == 8 for form in packed):
         reason = "packed experts of 8 bits with zero points"
+    elif packed and _has_inputs_in_int8(settings):
+        reason = "packed experts with inputs of 8 bits"
     elif compute_capability == (9, 0) and any(
         not form.zero_bits and not form.group for form in packed
     ):
@@ -120,6 +124,18 @@ def check_checkpoint(
         raise UnsupportedError(
             "engine", f"vLLM 0.33 reads no {reason}.", ({"engine": ("transformers",)},)
         )
+
+
+def _has_inputs_in_int8(settings: Mapping[str, Any]) -> bool:
+    """Return whether compressed-tensors quantizes what goes into linears to integers. Source:
+    compressed_tensors_moe_w4a8_int8.py, which has kernels for CPUs alone."""
+    groups = settings.get("config_groups")
+    inputs = [
+        group.get("input_activations")
+        for group in (groups.values() if isinstance(groups, Mapping) else ())
+        if isinstance(group, Mapping)
+    ]
+    return any(isinstance(one, Mapping) and one.get("type") == "int" for one in inputs)
 
 
 def _is_gptq(form: Format | None) -> bool:
@@ -251,6 +267,16 @@ def linear_refusal(share: TensorGroup, ways: int) -> str | None:
     width = divided(share.inputs, ways) if share.split is Split.ROW else share.inputs
     uneven = 0 < form.group < share.inputs and width % form.group
     return _uneven(width, form) if uneven else None
+
+
+def unrefined_refusal(scheme: Scheme, share: TensorGroup, ways: int) -> str | None:
+    """Return why vLLM refuses an expert in square blocks, which those of compressed-tensors may
+    not cut, None where it does not. Source: utils/fp8_utils.py, validate_fp8_block_shape_moe."""
+    form = share.form
+    if scheme.name != "compressed-tensors" or not share.experts or form is None or form.rows < 2:
+        return None
+    width = divided(share.pieces, ways) // share.fused
+    return _uneven(width, form) if width % form.rows else None
 
 
 def refusal(form: Format, width: int, hidden: int) -> str | None:

@@ -37,7 +37,12 @@ from fitgauge.engine.serving.vllm.model_classes import (
     with_padding,
     with_whole_gates,
 )
-from fitgauge.engine.serving.vllm.quantized import expert_form, linear_refusal, registered_scheme
+from fitgauge.engine.serving.vllm.quantized import (
+    expert_form,
+    linear_refusal,
+    registered_scheme,
+    unrefined_refusal,
+)
 from fitgauge.engine.serving.vllm.quantized import refusal as expert_refusal
 from fitgauge.engine.serving.vllm.quirks import Quirks, head_tied, parts_on_every_stage, quirks
 from fitgauge.engine.unsupported import UnsupportedError, refused_degree
@@ -317,7 +322,7 @@ def refusal(
                 return f"a width of {share.pieces} in its tower cannot be divided by {ways}"
         if share.part in (*TOWERS, Part.PROJECTOR) and (not share.form or share.form.rows < 2):
             continue
-        if reason := linear_refusal(share, ways):
+        if reason := linear_refusal(share, ways) or unrefined_refusal(sharded.scheme, share, ways):
             return reason
         if ways == 1 or share.split is Split.NONE:
             continue

@@ -119,3 +119,19 @@ def test_a_deprecated_format_is_read_by_leave_of_a_flag(
 ) -> None:
     spec = structs.replace(spec_of("Qwen/Qwen3-8B"), quantization={"quant_method": method})
     assert needs_leave(spec, workload_of(version=version)) == flag
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "refused"),
+    [
+        ("adept/persimmon-8b-base", (0, 33), False),
+        ("adept/persimmon-8b-base", (0, 30), True),
+        ("adept/persimmon-8b-base", (0, 25), False),
+        ("openai-community/openai-gpt", (0, 33), True),
+        ("microsoft/biogpt", (0, 33), False),
+    ],
+)
+def test_a_class_of_transformers_is_taken_where_it_lets_its_attention_be_set(
+    model: str, version: tuple[int, ...], refused: bool
+) -> None:
+    assert (removed(spec_of(model), version) is not None) is refused

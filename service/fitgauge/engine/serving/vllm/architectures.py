@@ -175,6 +175,21 @@ MPTForCausalLM MptForCausalLM RWForCausalLM StableLMEpochForCausalLM
 """The last release with an architecture. Source: vllm/model_executor/models/registry.py (0.33),
 _PREVIOUSLY_SUPPORTED_MODELS."""
 
+BORROWED = frozenset({
+    "ErnieModel", "PersimmonForCausalLM",
+})  # fmt: skip
+"""Of these, those that 0.33.0 runs in transformers' class."""
+
+NEVER_BORROWED = frozenset({
+    "CodeGenForCausalLM", "DiffLlamaForCausalLM", "GPTNeoForCausalLM", "GPTNeoXJapaneseForCausalLM",
+    "OpenAIGPTLMHeadModel", "RecurrentGemmaForCausalLM", "RwkvForCausalLM", "XGLMForCausalLM",
+    "XLNetLMHeadModel",
+})  # fmt: skip
+"""Classes of transformers 5.23 that vLLM does not take: their attention cannot be set, or not all
+layers go through its interface (DiffLlama, RecurrentGemma). Source: registry.py,
+_try_resolve_transformers; transformers, _supports_attention_backend and
+_can_set_attn_implementation."""
+
 SETTLED = frozenset(name for name in FIRST if FIRST[name].numbers <= (0, 19, 0)) - LAST.keys()
 """Those that 0.19.0 has and 0.33.0 too: known long before the other lists here were read."""
 
@@ -182,7 +197,8 @@ LATER = FIRST.keys() - SETTLED - LAST.keys()
 """Those since then."""
 
 BY_TRANSFORMERS = frozenset({
-    "FlexOlmoForCausalLM", "HunYuanMoEV1ForCausalLM", "Kolibri1ForCausalLM", "MellumForCausalLM",
+    "DogeForCausalLM", "FlexOlmoForCausalLM", "HunYuanMoEV1ForCausalLM", "JetMoeForCausalLM",
+    "Kolibri1ForCausalLM", "MellumForCausalLM", "YoutuForCausalLM",
 })  # fmt: skip
-"""Mixtures that 0.33.0 runs through transformers' own code, which registers the frequencies of
+"""Mixtures, and Youtu with its latents, that 0.33.0 runs through transformers' own code, which registers the frequencies of
 rotary embeddings instead of tables. Source: registry.py, TransformersMoEForCausalLM."""

@@ -80,12 +80,21 @@ def test_what_is_sent_instead_runs_on_the_card() -> None:
 def test_engines_that_take_transformers_classes_are_warned_of_and_not_refused(
     engine: EngineName,
 ) -> None:
-    unnamed = spec_of("Qwen/Qwen3-8B", architecture="GPTNeoForCausalLM")
+    unnamed = spec_of("Qwen/Qwen3-8B", architecture="HeliumForCausalLM")
     assert refusal(workload(engine), unnamed, None, H100) is None
     warning = note(workload(engine), unnamed)
     assert warning is not None
     assert warning.code == "architecture-unlisted"
     assert "takes transformers'" in warning.message
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp"])
+def test_a_class_of_transformers_whose_attention_cannot_be_set_is_refused(
+    engine: EngineName,
+) -> None:
+    refused = refusal(workload(engine), spec_of("openai-community/openai-gpt"), None, H100)
+    assert refused is not None
+    assert "transformers" in refused.alternatives[0]["engine"]
 
 
 @pytest.mark.parametrize("engine", LISTS)

@@ -8,7 +8,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.engine_facts import ArchitectureList, Release
 from fitgauge.engine.serving.registry import ENGINES, preferred
-from fitgauge.engine.serving.vllm.architectures import SETTLED
+from fitgauge.engine.serving.vllm.architectures import NEVER_BORROWED, SETTLED
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
 
@@ -37,7 +37,7 @@ def refusal(
         )
     if (
         listed is None
-        or listed.borrows
+        or (listed.borrows and spec.model_type not in NEVER_BORROWED)
         or (listed.release and workload.engine_version[: len(listed.release)] > listed.release)
     ):
         return None
@@ -122,7 +122,8 @@ def _lacks(listed: ArchitectureList, spec: ModelSpec) -> bool:
     if listed.lacking is not None:
         return spec.model_type in listed.lacking
     elsewhere = listed.generates_only and (not spec.reads_text_alone or spec.task != "generate")
-    return spec.architecture in SETTLED and not elsewhere
+    old = spec.architecture in SETTLED or spec.model_type in NEVER_BORROWED
+    return old and not elsewhere
 
 
 def _without(

@@ -127,11 +127,10 @@ def test_a_deprecated_format_is_read_by_leave_of_a_flag(
         ("adept/persimmon-8b-base", (0, 33), False),
         ("adept/persimmon-8b-base", (0, 30), True),
         ("adept/persimmon-8b-base", (0, 25), False),
-        ("openai-community/openai-gpt", (0, 33), True),
         ("microsoft/biogpt", (0, 33), False),
     ],
 )
-def test_a_class_of_transformers_is_taken_where_it_lets_its_attention_be_set(
+def test_a_class_of_transformers_is_taken_where_vllm_has_its_own_no_more(
     model: str, version: tuple[int, ...], refused: bool
 ) -> None:
     assert (removed(spec_of(model), version) is not None) is refused

@@ -181,14 +181,13 @@ BORROWED = frozenset({
 """Of these, those that 0.33.0 runs in transformers' class."""
 
 NEVER_BORROWED = frozenset({
-    "CodeGenForCausalLM", "DiffLlamaForCausalLM", "GPTNeoForCausalLM", "GPTNeoXJapaneseForCausalLM",
-    "OpenAIGPTLMHeadModel", "RecurrentGemmaForCausalLM", "RwkvForCausalLM", "XGLMForCausalLM",
-    "XLNetLMHeadModel",
+    "codegen", "diffllama", "gpt_neo", "gpt_neox_japanese", "openai-gpt", "recurrent_gemma", "rwkv",
+    "xglm", "xlnet",
 })  # fmt: skip
-"""Classes of transformers 5.23 that vLLM does not take: their attention cannot be set, or not all
-layers go through its interface (DiffLlama, RecurrentGemma). Source: registry.py,
-_try_resolve_transformers; transformers, _supports_attention_backend and
-_can_set_attn_implementation."""
+"""Model types whose classes of transformers 5.23 no engine takes: their attention cannot be set,
+or not all layers go through its interface (diffllama, recurrent_gemma). Source: registry.py,
+_try_resolve_transformers; sglang 0.5.23, model_loader/utils.py, resolve_transformers_arch;
+transformers, _supports_attention_backend and _can_set_attn_implementation."""
 
 SETTLED = frozenset(name for name in FIRST if FIRST[name].numbers <= (0, 19, 0)) - LAST.keys()
 """Those that 0.19.0 has and 0.33.0 too: known long before the other lists here were read."""
@@ -200,5 +199,6 @@ BY_TRANSFORMERS = frozenset({
     "DogeForCausalLM", "FlexOlmoForCausalLM", "HunYuanMoEV1ForCausalLM", "JetMoeForCausalLM",
     "Kolibri1ForCausalLM", "MellumForCausalLM", "YoutuForCausalLM",
 })  # fmt: skip
-"""Mixtures, and Youtu with its latents, that 0.33.0 runs through transformers' own code, which registers the frequencies of
-rotary embeddings instead of tables. Source: registry.py, TransformersMoEForCausalLM."""
+"""Mixtures, and Youtu with its latents, that 0.33.0 runs through transformers' own code, which
+registers the frequencies of rotary embeddings instead of tables. Source: registry.py,
+TransformersMoEForCausalLM."""

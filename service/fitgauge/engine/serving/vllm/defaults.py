@@ -8,7 +8,7 @@ from fitgauge.engine.model.mixers import Attention, LatentAttention
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.vllm import releases
-from fitgauge.engine.serving.vllm.architectures import BORROWED, LAST, NEVER_BORROWED
+from fitgauge.engine.serving.vllm.architectures import BORROWED, LAST
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.unsupported import UnsupportedError
 
@@ -85,15 +85,8 @@ def _tier(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int]
 
 
 def removed(spec: ModelSpec, version: tuple[int, ...]) -> UnsupportedError | None:
-    """Return why vLLM of this version does not know the model, or not any more, None where it
-    does."""
+    """Return why vLLM of this version does not know the model any more, None where it does."""
     last = LAST.get(spec.architecture)
-    if spec.architecture in NEVER_BORROWED:
-        return UnsupportedError(
-            "engine",
-            f"vllm has no {spec.architecture} and takes no transformers' class for it.",
-            ({"engine": ("transformers",)},),
-        )
     borrowed = spec.architecture in BORROWED and version >= releases.MIXTURES_BY_TRANSFORMERS
     if last is None or version[:2] <= last.numbers[:2] or borrowed:
         return None

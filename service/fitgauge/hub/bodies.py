@@ -61,7 +61,7 @@ def narrow(response: httpx2.Response) -> None:
 
 
 async def read_body(
-    response: httpx2.Response, limit: int, permit: LargePermit, *, truncates: bool = False
+    response: httpx2.Response, limit: int, permit: LargePermit, *, truncates: bool
 ) -> bytes:
     """Return the body, at most `limit` bytes: the rest is left where `truncates`.
 

@@ -22,9 +22,7 @@ class _Printed(msgspec.Struct, frozen=True):
     """Sizes [bytes] by name."""
 
 
-def probe_start(
-    model: str, context_length: int, concurrency: int, python: Path | None = None
-) -> Start:
+def probe_start(model: str, context_length: int, concurrency: int, python: Path | None) -> Start:
     """Return how to run the script for a model. Raises NotInstalledError."""
     program = python_with("transformers", python)
     return Start(arguments=(program, str(_SCRIPT), model, str(context_length), str(concurrency)))

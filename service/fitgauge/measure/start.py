@@ -42,7 +42,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         return {**os.environ, "PYTHONUNBUFFERED": "1", **self.variables}
 
 
-def start_of(command: str, python: Path | None = None) -> Start:
+def start_of(command: str, python: Path | None) -> Start:
     """Return how to start a launch command. python: a Python that has the engine, for those that
     are not on PATH. Raises NotInstalledError."""
     words, python = shlex.split(command), python.expanduser() if python else None

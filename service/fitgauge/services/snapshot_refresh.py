@@ -53,8 +53,7 @@ class RefreshReport(msgspec.Struct, frozen=True, kw_only=True):
 class SnapshotRefresh:
     """One run over a folder with the data files.
 
-    `say`: takes one line of progress. `monotonic`: seconds that only pass. `today`: the date of
-    new rows."""
+    `say`: takes one line of progress. `today`: the date of new rows."""
 
     def __init__(
         self,
@@ -64,14 +63,12 @@ class SnapshotRefresh:
         per_minute: int = PER_MINUTE,
         say: Callable[[str], None] = print,
         today: Callable[[], str] = lambda: datetime.now(UTC).date().isoformat(),
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._hub = hub
         self._folder = folder
         self._seconds = 60 / per_minute
         self._say = say
         self._today = today
-        self._monotonic = monotonic
 
     async def run(self, ids: Sequence[str] = ()) -> RefreshReport:
         """Reread these ids, all of the files without any; what the state file holds already is
@@ -85,14 +82,14 @@ class SnapshotRefresh:
         for number, model_id in enumerate(wanted, 1):
             if model_id in done:
                 continue
-            started = self._monotonic()
+            started = time.monotonic()
             one = await self._reread(model_id)
             with state.open("ab") as file:
                 file.write(msgspec.json.encode(one) + b"\n")
             done[model_id] = one
             self._say(f"{number}/{len(wanted)} {model_id}: {one.error or 'read'}")
             if number < len(wanted):
-                await asyncio.sleep(max(0.0, started + self._seconds - self._monotonic()))
+                await asyncio.sleep(max(0.0, started + self._seconds - time.monotonic()))
         rows = {one.id: one.row for one in done.values() if one.row is not None}
         self._write(rows)
         state.unlink(missing_ok=True)

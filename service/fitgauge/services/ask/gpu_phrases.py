@@ -31,10 +31,6 @@ class Hardware(msgspec.Struct, frozen=True):
     """Machines with `count` GPUs each."""
 
 
-_MOST_IN_A_NODE = 16
-"""A larger number after a count is no second count: "three 24 3090" have 24 GB."""
-
-
 _MOST_GPUS = 100_000
 """A larger count is no count of GPUs."""
 

@@ -37,7 +37,6 @@ _NUMBERED_GPUS = frozenset({"rtx", "gtx"})
 """The same of GPUs: what the catalog has of them is read before."""
 _LISTED = frozenset({"gpu", "device", "cuda"})
 """Words before the index of a GPU in a list."""
-_MOST_IN_A_NODE = 16
 _FIRST_CPU = 2000
 """Of Ryzen's numbers, which end in an X: "5800X" counts no GPUs."""
 _SMALLEST_MEMORY = 10

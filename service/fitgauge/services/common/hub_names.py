@@ -1,7 +1,6 @@
 """Names of models that the Hub lists for what somebody is typing."""
 
 import time
-from collections.abc import Callable
 
 from fitgauge.engine.memo import Memo
 from fitgauge.errors import FitgaugeError
@@ -20,9 +19,8 @@ class HubNames:
     """Searches for names on the Hub, cached for `refusal_seconds`. Searches never wait longer than
     `sibling_seconds`, and nothing is what a Hub that does not answer has."""
 
-    def __init__(self, hub: Hub, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._monotonic = monotonic
         self._results: Memo[str, tuple[list[str], float]] = Memo(_CACHED)
         self._flights: SingleFlight[str, list[str]] = SingleFlight(_UNDER_WAY)
 
@@ -32,7 +30,7 @@ class HubNames:
         if len(words) < _SHORTEST or self._hub.offline:
             return []
         names, until = self._results.get(words) or ([], 0.0)
-        if self._monotonic() < until:
+        if time.monotonic() < until:
             return names
         try:
             flight = self._flights.join(words, lambda: self._look_up(words))
@@ -46,5 +44,5 @@ class HubNames:
 
     async def _look_up(self, words: str) -> list[str]:
         names = [one.id for one in await self._hub.search(words, MOST)]
-        self._results.put(words, (names, self._monotonic() + self._hub.settings.refusal_seconds))
+        self._results.put(words, (names, time.monotonic() + self._hub.settings.refusal_seconds))
         return names

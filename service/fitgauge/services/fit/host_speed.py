@@ -79,7 +79,7 @@ def assumed_rate(checked: FitEstimate, part: HostPart) -> str:
     )
 
 
-def rate_in_words(speed: DecodeSpeed, requests: int = 1) -> str:
+def rate_in_words(speed: DecodeSpeed, requests: int) -> str:
     """Return 'about 18 tokens/s (11 to 25)'."""
     each = " a request" if requests > 1 else ""
     low, expected, high = map(rough, (speed.low, speed.expected, speed.high))

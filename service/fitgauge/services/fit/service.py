@@ -131,7 +131,7 @@ class FitService:
         smallest GPUs that hold it, which `smallest` finds. Raise as `check`."""
         return needs_answer(request, model, smallest, self._estimator)
 
-    def answer_for(self, checked: FitEstimate, siblings: Sequence[QuantizedRepo] = ()) -> FitAnswer:
+    def answer_for(self, checked: FitEstimate, siblings: Sequence[QuantizedRepo]) -> FitAnswer:
         """Return the FitAnswer of what `check` returned. siblings: repositories to suggest, of the
         same weights in other formats, or, where the context is too long, of models alike that
         read more.

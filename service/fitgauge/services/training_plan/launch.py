@@ -18,7 +18,7 @@ from fitgauge.services.training_fit.launchers.trl import script_flags
 from fitgauge.services.training_plan.schemas import PlanLaunch
 
 
-def plan_launch(model: Model, workload: TrainingWorkload, tool: Tool | None = None) -> PlanLaunch:
+def plan_launch(model: Model, workload: TrainingWorkload, tool: Tool | None) -> PlanLaunch:
     """Return the launch of check_training_fit; under DeepSpeed and FSDP the settings stand in a
     file that `accelerate launch` reads, or in those that a tool's own command writes."""
     if (own := tool_command(tool, model, workload)) is not None:

@@ -84,8 +84,6 @@ def split(layers: int, stages: int, last: int | None = None) -> tuple[int, ...]:
 def imbalance(layers: int, workload: TrainingWorkload) -> float:
     """Return the layers of the longest stage over the mean: the others wait for it with every
     micro-batch. Raises ValueError where the framework has no such stages."""
-    if workload.pipeline_parallel == 1:
-        return 1
     longest = max(len(stage) for stage in stage_layers(layers, workload))
     return longest * workload.pipeline_parallel / layers
 

@@ -18,8 +18,8 @@ from fitgauge.engine.model.families.dense.dense import (
 )
 from fitgauge.engine.model.families.mixture.latent import attention_tensors, latent_attention
 from fitgauge.engine.model.families.rotary_tables import table
-from fitgauge.engine.model.mixers import Attention
-from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Tensor
+from fitgauge.engine.model.mixers import Attention, LatentAttention
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, RotaryTable, Tensor
 from fitgauge.engine.note import Note
 
 LATENT = frozenset({"Eagle3DeepseekV2ForCausalLM", "Eagle3DeepseekV3ForCausalLM"})
@@ -183,35 +183,35 @@ def read_states(config: Config) -> int:
     return config.integer("num_aux_hidden_states", default=len(named) or STATES, low=1, high=64)
 
 
+_JOINED = (*parts.NORMS, "hidden_norm")
+"""The norms of a layer that reads the model's hidden states next to its own."""
+
+
+def _layer(
+    config: Config,
+    hidden: int,
+    mixer: Attention | LatentAttention,
+    mixing: tuple[Tensor, ...],
+    norms: tuple[str, ...],
+) -> parts.Layer:
+    feed = parts.gated_feed(hidden, config.integer("intermediate_size", low=1))
+    return parts.decoder_layer(hidden, mixer, mixing, feed, names=norms)
+
+
 def head_layer(config: Config, hidden: int, mixer: Attention, *, inputs: int) -> parts.Layer:
     """Return one layer, whose attention reads `inputs` numbers."""
-    intermediate = config.integer("intermediate_size", low=1)
-    return parts.Layer(
-        tensors=(
-            *parts.norms(("input_layernorm", "hidden_norm"), hidden),
-            *parts.attention(hidden, mixer, inputs=inputs, qkv_bias=config.flag("attention_bias")),
-            *qk_norms(mixer, "head" if architecture_name(config) in _QWEN_3 else "none"),
-            *parts.norm("post_attention_layernorm", hidden),
-            *parts.gated_mlp(hidden, intermediate),
-        ),
-        mixers=(mixer,),
-        mlp=Mlp(intermediate_size=intermediate),
+    bias = config.flag("attention_bias")
+    mixing = (
+        *parts.attention(hidden, mixer, inputs=inputs, qkv_bias=bias),
+        *qk_norms(mixer, "head" if architecture_name(config) in _QWEN_3 else "none"),
     )
+    return _layer(config, hidden, mixer, mixing, _JOINED)
 
 
 def latent_layer(config: Config, hidden: int, *, inputs: int) -> parts.Layer:
     """Return one layer with latent attention, which reads `inputs` numbers, and a plain MLP."""
-    mixer, intermediate = latent_attention(config), config.integer("intermediate_size", low=1)
-    return parts.Layer(
-        tensors=(
-            *parts.norms(("input_layernorm", "hidden_norm"), hidden),
-            *attention_tensors(config, mixer, inputs=inputs),
-            *parts.norm("post_attention_layernorm", hidden),
-            *parts.gated_mlp(hidden, intermediate),
-        ),
-        mixers=(mixer,),
-        mlp=Mlp(intermediate_size=intermediate),
-    )
+    mixer = latent_attention(config)
+    return _layer(config, hidden, mixer, attention_tensors(config, mixer, inputs=inputs), _JOINED)
 
 
 def _windows(config: Config, layers: int) -> list[int | None]:
@@ -225,15 +225,7 @@ def _windows(config: Config, layers: int) -> list[int | None]:
 
 
 def _dflash_layer(config: Config, hidden: int, mixer: Attention) -> parts.Layer:
-    intermediate, bias = config.integer("intermediate_size", low=1), config.flag("attention_bias")
-    return parts.Layer(
-        tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
-            *qk_norms(mixer, "head"),
-            *parts.norm("post_attention_layernorm", hidden),
-            *parts.gated_mlp(hidden, intermediate),
-        ),
-        mixers=(mixer,),
-        mlp=Mlp(intermediate_size=intermediate),
-    )
+    bias = config.flag("attention_bias")
+    attention = parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias)
+    mixing = (*attention, *qk_norms(mixer, "head"))
+    return _layer(config, hidden, mixer, mixing, parts.NORMS)

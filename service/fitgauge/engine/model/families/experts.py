@@ -4,6 +4,7 @@ Shapes are per expert, whether the checkpoint keeps one tensor an expert or one 
 of names: the checkpoints, as vLLM 0.33's loaders read them; of sizes: transformers 5.23,
 `models/<model_type>/modeling_<model_type>.py`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fitgauge.engine.model.config import Config
@@ -59,6 +60,34 @@ def sizes(config: Config, width: int, *, experts: int, shared: int = 0, per_toke
         ),
         shared_intermediate_size=shared,
     )
+
+
+def shared_width(key: str, count: str | None = None) -> Callable[[Config], int]:
+    """Return the width of the shared experts: `key` x the number of them under `count` (1
+    without it)."""
+    return lambda config: (
+        config.integer(key, default=0) * (config.integer(count, default=0) if count else 1)
+    )
+
+
+def feed(
+    config: Config,
+    hidden: int,
+    naming: Naming,
+    *,
+    routed: bool,
+    experts: int,
+    width: str = "moe_intermediate_size",
+    shared: Callable[[Config], int] = lambda config: 0,
+) -> parts.Feed:
+    """Return the feed-forward part of a layer: a mixture where it is `routed`, else one gated MLP
+    of `intermediate_size`, with biases where the shared experts have them. width: the key of one
+    expert's width; shared: the width of the shared ones together."""
+    if not routed:
+        intermediate = config.integer("intermediate_size")
+        return parts.gated_feed(hidden, intermediate, bias=naming.shared_bias)
+    mlp = sizes(config, config.integer(width), experts=experts, shared=shared(config))
+    return mixture(hidden, mlp, naming), mlp
 
 
 def mixture(hidden: int, mlp: Mlp, naming: Naming = Naming()) -> tuple[Tensor, ...]:

@@ -7,7 +7,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import parts, rotary_tables
 from fitgauge.engine.model.families.dense.dense import architecture_name
 from fitgauge.engine.model.mixers import Attention, plain_attention
-from fitgauge.engine.model.spec import Kind, ModelSpec, Part, RotaryTable, Split, Tensor
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, RotaryTable, Split, Tensor
 from fitgauge.errors import MalformedModelError
 
 LINEAR_ATTENTION = frozenset(
@@ -29,8 +29,10 @@ def decoder(
     norm_bias: bool = False,
     head_bias: bool = False,
     rotary_tables: tuple[RotaryTable, ...] = (),
+    more: tuple[Block, ...] = (),
 ) -> ModelSpec:
-    """Return the ModelSpec of a language model: embedding, `layers`, final norm and head.
+    """Return the ModelSpec of a language model: embedding, `layers`, final norm and head, and
+    `more` blocks, such as prediction heads.
 
     `base`: what the names of its tensors begin with; `stack`, `embedding`, `final_norm`: what
     follows that; `head`: the whole name of the output head. Sizes are read from `config`, which
@@ -50,6 +52,7 @@ def decoder(
             *parts.blocks(Part.LANGUAGE, f"{base}.{stack}.{{}}.", layers),
             parts.final_norm(hidden, name=f"{base}.{final_norm}", bias=norm_bias),
             *parts.head(vocabulary, hidden, tied=tied, name=head, bias=head_bias),
+            *more,
         ),
         rotary_tables=rotary_tables,
     )

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import mtp, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import Reader
@@ -43,7 +41,6 @@ def read(config: Config) -> ModelSpec:
     kinds = list(zip(schedules.after_dense(config, count), _indexers(config, count), strict=True))
     by_kind = {kind: _layer(config, *kind, mixes=True) for kind in dict.fromkeys(kinds)}
     tables = (table(config, config.integer("qk_rope_head_dim")),)
-    spec = stack.decoder(config, [by_kind[kind] for kind in kinds], rotary_tables=tables)
     outside = (
         (parts.single(Part.LANGUAGE, deepseek_v4.collapse(config), "model."),)
         if config.flag("enable_ihc")
@@ -51,8 +48,9 @@ def read(config: Config) -> ModelSpec:
     )
     # the checkpoints' heads have no hyper-connections
     last = _layer(config, True, True, mixes=False)
-    heads = mtp.nextn_heads(config, last)
-    return msgspec.structs.replace(spec, blocks=(*spec.blocks, *outside, *heads))
+    more = (*outside, *mtp.nextn_heads(config, last))
+    layers = [by_kind[kind] for kind in kinds]
+    return stack.decoder(config, layers, rotary_tables=tables, more=more)
 
 
 def _indexers(config: Config, count: int) -> list[bool]:

@@ -148,6 +148,10 @@ def llama4_feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed
     return tensors, mlp
 
 
+_AFMOE_NAMING = Naming(router="router.gate", correction="expert_bias", correction_learned=True)
+"""The router's bias is a learned parameter."""
+
+
 def read_afmoe(config: Config) -> ModelSpec:
     """Return the ModelSpec of an AFMoE: gated attention, four norms a layer, full attention in
     every fourth layer."""
@@ -174,7 +178,14 @@ def afmoe_layer(config: Config, window: int | None, routed: bool) -> parts.Layer
             *gate(hidden, mixer),
             *parts.norms(parts.QK_NORMS, mixer.head_dim),
         ),
-        afmoe_feed_forward(config, hidden, routed),
+        experts.feed(
+            config,
+            hidden,
+            _AFMOE_NAMING,
+            routed=routed,
+            experts=64,
+            shared=experts.shared_width("moe_intermediate_size", "num_shared_experts"),
+        ),
         names=(*parts.NORMS, "pre_mlp_layernorm", "post_mlp_layernorm"),
     )
 
@@ -185,18 +196,6 @@ def gate(hidden: int, mixer: Attention) -> tuple[Tensor, ...]:
     return parts.linear(
         "self_attn.gate_proj", heads * mixer.head_dim, hidden, Split.COLUMN, units=heads
     )
-
-
-def afmoe_feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed:
-    """Return the MLP of a layer; the router's bias is a learned parameter."""
-    if not routed:
-        return parts.gated_feed(hidden, config.integer("intermediate_size"))
-    width = config.integer("moe_intermediate_size")
-    mlp = experts.sizes(
-        config, width, experts=64, shared=width * config.integer("num_shared_experts", default=0)
-    )
-    naming = Naming(router="router.gate", correction="expert_bias", correction_learned=True)
-    return experts.mixture(hidden, mlp, naming), mlp
 
 
 READERS: dict[str, Reader] = {

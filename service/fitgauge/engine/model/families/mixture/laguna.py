@@ -72,7 +72,14 @@ def _layer(config: Config, kind: str, heads: int, routed: bool) -> parts.Layer:
             *_gate(config, hidden, mixer),
             *((sink,) if sinks else ()),
         ),
-        _feed_forward(config, hidden, routed),
+        experts.feed(
+            config,
+            hidden,
+            _NAMING,
+            routed=routed,
+            experts=256,
+            shared=experts.shared_width("shared_expert_intermediate_size"),
+        ),
     )
 
 
@@ -86,19 +93,6 @@ def _gate(config: Config, hidden: int, mixer: Attention) -> tuple[Tensor, ...]:
         mixer.query_heads if gating in (True, "per-head") else mixer.query_heads * mixer.head_dim
     )
     return parts.linear("self_attn.g_proj", width, hidden, Split.COLUMN, units=mixer.query_heads)
-
-
-def _feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed:
-    """Return the MLP of a layer."""
-    if not routed:
-        return parts.gated_feed(hidden, config.integer("intermediate_size"))
-    mlp = experts.sizes(
-        config,
-        config.integer("moe_intermediate_size"),
-        experts=256,
-        shared=config.integer("shared_expert_intermediate_size"),
-    )
-    return experts.mixture(hidden, mlp, _NAMING), mlp
 
 
 READERS: dict[str, Reader] = {"laguna": read_laguna}

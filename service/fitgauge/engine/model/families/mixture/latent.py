@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import experts, mtp, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import readers
@@ -50,10 +48,10 @@ def read_latent(config: Config, family: Family) -> ModelSpec:
         for routed, own in dict.fromkeys(kinds)
     }
     layers = [by_kind[kind] for kind in kinds]
-    spec = stack.decoder(config, layers, rotary_tables=rotary_tables(config, family))
     last = layer(config, family, routed=bool(family.experts), indexed=family.indexer)
     heads = mtp.nextn_heads(config, last) if family.predicts else ()
-    return msgspec.structs.replace(spec, blocks=(*spec.blocks, *heads))
+    tables = rotary_tables(config, family)
+    return stack.decoder(config, layers, rotary_tables=tables, more=heads)
 
 
 def layer(config: Config, family: Family, *, routed: bool, indexed: bool) -> parts.Layer:
@@ -78,7 +76,7 @@ def latent_attention(config: Config, *, indexed: bool = False) -> LatentAttentio
         latent_dim=config.integer("kv_lora_rank", low=1),
         rope_dim=config.integer("qk_rope_head_dim"),
         nope_dim=config.integer("qk_nope_head_dim"),
-        value_dim=config.integer("v_head_dim"),
+        value_dim=config.integer("v_head_dim", low=1),
         indexer=indexer if indexed else None,
     )
 
@@ -156,16 +154,14 @@ def feed_forward(config: Config, family: Family, hidden: int, routed: bool) -> p
     """Return the MLP of a layer: its mixture where it is `routed`, else one gated MLP of
     `intermediate_size`."""
     biased = config.flag("mlp_bias")
-    if not routed:
-        return parts.gated_feed(hidden, config.integer("intermediate_size"), bias=biased)
-    width = config.integer("moe_intermediate_size")
-    mlp = experts.sizes(
+    return experts.feed(
         config,
-        width,
+        hidden,
+        replace(family.naming, shared_bias=biased),
+        routed=routed,
         experts=family.experts,
-        shared=width * config.integer("n_shared_experts", default=0),
+        shared=experts.shared_width("moe_intermediate_size", "n_shared_experts"),
     )
-    return experts.mixture(hidden, mlp, replace(family.naming, shared_bias=biased)), mlp
 
 
 def full_indexers(config: Config, layers: int) -> list[bool]:

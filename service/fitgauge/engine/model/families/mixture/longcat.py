@@ -32,10 +32,8 @@ def read_longcat(config: Config) -> ModelSpec:
     missing or absurd."""
     config = config.with_defaults(DEFAULTS)
     layers = [layer(config)] * config.layers("num_layers")
-    spec = stack.decoder(
-        config, layers, rotary_tables=(table(config, config.integer("qk_rope_head_dim")),)
-    )
-    return msgspec.structs.replace(spec, blocks=(*spec.blocks, *prediction_heads(config)))
+    tables = (table(config, config.integer("qk_rope_head_dim")),)
+    return stack.decoder(config, layers, rotary_tables=tables, more=prediction_heads(config))
 
 
 def layer(config: Config) -> parts.Layer:

@@ -42,8 +42,7 @@ def read_sparse(config: Config) -> ModelSpec:
         for mixes, picks in zip(routed, indexed, strict=True)
     ]
     tables = stack.rotary(config, config.integer("head_dim"))
-    spec = stack.decoder(config, layers, rotary_tables=tables)
-    return msgspec.structs.replace(spec, blocks=(*spec.blocks, *prediction_heads(config)))
+    return stack.decoder(config, layers, rotary_tables=tables, more=prediction_heads(config))
 
 
 def sparse_layers(config: Config, layers: int) -> list[bool]:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import msgspec
-
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import experts, mtp, parts, schedules, stack
 from fitgauge.engine.model.families.dense.dense import readers
@@ -72,7 +70,8 @@ def read_mixture(config: Config, family: Family) -> ModelSpec:
     }
     layers = [by_kind[kind] for kind in kinds]
     head_dim = stack.heads(config).head_dim
-    spec = stack.decoder(
+    heads = mtp.nextn_heads(config, layer(config, family, None, True)) if family.predicts else ()
+    return stack.decoder(
         config,
         layers,
         norm_bias=family.norm_bias,
@@ -80,9 +79,8 @@ def read_mixture(config: Config, family: Family) -> ModelSpec:
         rotary_tables=rotary_tables(
             config, head_dim, positions=config.integer("max_position_embeddings")
         ),
+        more=heads,
     )
-    heads = mtp.nextn_heads(config, layer(config, family, None, True)) if family.predicts else ()
-    return msgspec.structs.replace(spec, blocks=(*spec.blocks, *heads))
 
 
 def layer(config: Config, family: Family, window: int | None, routed: bool) -> parts.Layer:
@@ -108,12 +106,15 @@ def feed_forward(config: Config, family: Family, hidden: int, routed: bool) -> p
     """Return the MLP of a layer: its mixture where it is `routed`, else one gated MLP of
     `intermediate_size`."""
     biased = family.mlp_bias is not None and config.flag(family.mlp_bias)
-    if not routed:
-        return parts.gated_feed(hidden, config.integer("intermediate_size"), bias=biased)
-    mlp = experts.sizes(
-        config, config.integer(family.width), experts=family.experts, shared=family.shared(config)
+    return experts.feed(
+        config,
+        hidden,
+        replace(family.naming, shared_bias=biased),
+        routed=routed,
+        experts=family.experts,
+        width=family.width,
+        shared=family.shared,
     )
-    return experts.mixture(hidden, mlp, replace(family.naming, shared_bias=biased)), mlp
 
 
 def query_key_norms(config: Config, family: Family, mixer: Attention) -> tuple[Tensor, ...]:
@@ -146,14 +147,6 @@ def query_key_norms(config: Config, family: Family, mixer: Attention) -> tuple[T
     )
 
 
-def shared_width(key: str, count: str | None = None) -> Callable[[Config], int]:
-    """Return the width of the shared experts: `key` x the number of them under `count` (1
-    without it)."""
-    return lambda config: (
-        config.integer(key, default=0) * (config.integer(count, default=0) if count else 1)
-    )
-
-
 _MIXTRAL = Naming(block="block_sparse_moe", projections=NUMBERED)
 _MINIMAX = Naming(
     block="block_sparse_moe",
@@ -183,7 +176,7 @@ FAMILIES: Mapping[str, Family] = {
         experts=60, naming=Naming(shared="shared_expert", shared_gate="shared_expert_gate"),
         bias="qkv_bias", out_bias=False,
         sparse=schedules.stepped, windows=schedules.alternating_if_used,
-        shared=shared_width("shared_expert_intermediate_size"),
+        shared=experts.shared_width("shared_expert_intermediate_size"),
     ),
     "qwen3_moe": Family(
         defaults={"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144,
@@ -252,7 +245,7 @@ FAMILIES: Mapping[str, Family] = {
                   "partial_rotary_factor": 0.5},
         experts=128, naming=_CORRECTED, out_bias=False, qk_norm="config",
         sparse=schedules.after_dense,
-        shared=shared_width("moe_intermediate_size", "n_shared_experts"), predicts=True,
+        shared=experts.shared_width("moe_intermediate_size", "n_shared_experts"), predicts=True,
     ),
     "solar_open": Family(
         defaults={"vocab_size": 196608, "hidden_size": 4096, "num_hidden_layers": 48,
@@ -261,7 +254,7 @@ FAMILIES: Mapping[str, Family] = {
                   "moe_intermediate_size": 1280,
                   "num_experts_per_tok": 8, "n_shared_experts": 1},
         experts=128, naming=_CORRECTED, out_bias=False,
-        shared=shared_width("moe_intermediate_size", "n_shared_experts"),
+        shared=experts.shared_width("moe_intermediate_size", "n_shared_experts"),
     ),
     "dots1": Family(
         defaults={"vocab_size": 152064, "hidden_size": 4608, "intermediate_size": 10944,
@@ -271,7 +264,7 @@ FAMILIES: Mapping[str, Family] = {
                   "max_window_layers": 62, "moe_intermediate_size": 1408},
         experts=0, naming=_CORRECTED, qk_norm="head", sparse=schedules.after_dense,
         windows=schedules.after_window_layers,
-        shared=shared_width("moe_intermediate_size", "n_shared_experts"),
+        shared=experts.shared_width("moe_intermediate_size", "n_shared_experts"),
     ),
     "deepseek": Family(
         defaults={"vocab_size": 102400, "hidden_size": 4096, "intermediate_size": 11008,
@@ -279,7 +272,7 @@ FAMILIES: Mapping[str, Family] = {
                   "num_attention_heads": 32, "max_position_embeddings": 2048,
                   "moe_intermediate_size": 1407},
         experts=0, naming=_PLAIN, sparse=schedules.after_dense,
-        shared=shared_width("moe_intermediate_size", "n_shared_experts"),
+        shared=experts.shared_width("moe_intermediate_size", "n_shared_experts"),
     ),
     "exaone_moe": Family(
         defaults={"vocab_size": 102400, "hidden_size": 4096, "intermediate_size": 16384,
@@ -290,7 +283,7 @@ FAMILIES: Mapping[str, Family] = {
                   "num_experts_per_tok": 8, "num_shared_experts": 1},
         experts=64, naming=_CORRECTED, bias=None, qk_norm="head", sparse=schedules.after_dense,
         windows=schedules.every_nth_full("sliding_window_pattern", period=4),
-        shared=shared_width("moe_intermediate_size", "num_shared_experts"),
+        shared=experts.shared_width("moe_intermediate_size", "num_shared_experts"),
     ),
     "hy_v3": Family(
         defaults={"vocab_size": 120832, "hidden_size": 4096, "intermediate_size": 13312,
@@ -301,7 +294,7 @@ FAMILIES: Mapping[str, Family] = {
                   "num_experts_per_tok": 8, "num_shared_experts": 1},
         experts=192, naming=Naming(correction="e_score_correction_bias"), qk_norm="head",
         sparse=schedules.after_dense, mlp_bias="mlp_bias",
-        shared=shared_width("moe_intermediate_size", "num_shared_experts"),
+        shared=experts.shared_width("moe_intermediate_size", "num_shared_experts"),
     ),
     "ernie4_5_moe": Family(
         defaults={"vocab_size": 103424, "hidden_size": 2560, "intermediate_size": 12288,
@@ -312,7 +305,7 @@ FAMILIES: Mapping[str, Family] = {
         experts=64, naming=Naming(correction="moe_statics.e_score_correction_bias",
             correction_learned=True), bias="use_bias",
         mlp_bias="use_bias", head_bias="use_bias", sparse=schedules.ernie,
-        shared=shared_width("moe_intermediate_size", "moe_num_shared_experts"),
+        shared=experts.shared_width("moe_intermediate_size", "moe_num_shared_experts"),
     ),
     "hunyuan_v1_moe": Family(
         defaults={"vocab_size": 290943, "hidden_size": 4096, "intermediate_size": 11008,
@@ -320,7 +313,7 @@ FAMILIES: Mapping[str, Family] = {
                   "num_attention_heads": 32, "max_position_embeddings": 2048},
         experts=1, naming=Naming(router="gate.wg", shared="shared_mlp"), qk_norm="head",
         qk_norm_names=("query_layernorm", "key_layernorm"), width="intermediate_size",
-        shared=shared_width("intermediate_size"),
+        shared=experts.shared_width("intermediate_size"),
     ),
 }  # fmt: skip
 """Families by model_type."""

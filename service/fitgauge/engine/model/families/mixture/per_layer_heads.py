@@ -31,6 +31,9 @@ MIMO: Mapping[str, Any] = {
     "max_position_embeddings": 131072, "num_experts_per_tok": 8,
 }  # fmt: skip
 
+_MIMO_NAMING = Naming(correction="gate.e_score_correction_bias", router_dtype="F32")
+"""vLLM keeps the router in F32."""
+
 
 def read_step(config: Config) -> ModelSpec:
     """Return the ModelSpec of a Step 3.5 or 3.7 without its vision tower."""
@@ -40,9 +43,9 @@ def read_step(config: Config) -> ModelSpec:
     kinds = layer_kinds(config, count + ahead)
     routed = step_mixtures(config, count)
     layers = [step_layer(config, kind, mixes) for kind, mixes in zip(kinds, routed, strict=False)]
-    spec = stack.decoder(config, layers, rotary_tables=step_tables(config, kinds[:count]))
+    tables = step_tables(config, kinds[:count])
     heads = mtp.nextn_heads(config, step_layer(config, kinds[-1], False)) if ahead else ()
-    return msgspec.structs.replace(spec, blocks=(*spec.blocks, *heads))
+    return stack.decoder(config, layers, rotary_tables=tables, more=heads)
 
 
 def layer_kinds(config: Config, layers: int) -> list[str]:
@@ -165,8 +168,7 @@ def read_mimo(config: Config) -> ModelSpec:
         for sliding in (False, True)
         if sliding in slides
     )
-    spec = stack.decoder(config, layers, rotary_tables=tables)
-    return msgspec.structs.replace(spec, blocks=(*spec.blocks, *mimo_prediction_heads(config)))
+    return stack.decoder(config, layers, rotary_tables=tables, more=mimo_prediction_heads(config))
 
 
 def mimo_slides(config: Config, layers: int) -> list[bool]:
@@ -218,16 +220,8 @@ def mimo_layer(config: Config, sliding: bool, routed: bool) -> parts.Layer:
     """Return one layer: norms, attention, a mixture where it is `routed`, else a gated MLP."""
     hidden = config.integer("hidden_size", low=1)
     attention, mixer = mimo_attention(config, sliding)
-    return parts.decoder_layer(hidden, mixer, attention, mimo_feed_forward(config, hidden, routed))
-
-
-def mimo_feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed:
-    """Return the MLP of a layer. vLLM keeps the router in F32."""
-    if not routed:
-        return parts.gated_feed(hidden, config.integer("intermediate_size"))
-    mlp = experts.sizes(config, config.integer("moe_intermediate_size"), experts=256)
-    naming = Naming(correction="gate.e_score_correction_bias", router_dtype="F32")
-    return experts.mixture(hidden, mlp, naming), mlp
+    feed = experts.feed(config, hidden, _MIMO_NAMING, routed=routed, experts=256)
+    return parts.decoder_layer(hidden, mixer, attention, feed)
 
 
 def mimo_prediction_heads(config: Config) -> tuple[Block, ...]:

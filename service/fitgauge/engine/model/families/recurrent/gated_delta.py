@@ -7,8 +7,6 @@ models/qwen3_5_mtp.py and qwen3_next_mtp.py."""
 
 from typing import Literal
 
-import msgspec
-
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader, qk_norms
@@ -34,12 +32,9 @@ def read_gated_delta(config: Config, projections: Projections) -> ModelSpec:
     """Return a Qwen3-Next or Qwen3.5 language model, its defaults already filled in."""
     kinds = interval_kinds(config)
     stack = [layer(config, projections, kind, index) for index, kind in enumerate(kinds)]
-    spec = decoder(
-        config, stack, rotary_tables=rotary(config, heads(config).head_dim, fraction=0.25)
-    )
-    return msgspec.structs.replace(
-        spec, blocks=(*spec.blocks, *prediction_head(config, projections))
-    )
+    tables = rotary(config, heads(config).head_dim, fraction=0.25)
+    more = prediction_head(config, projections)
+    return decoder(config, stack, rotary_tables=tables, more=more)
 
 
 def layer(config: Config, projections: Projections, kind: str, index: int) -> parts.Layer:

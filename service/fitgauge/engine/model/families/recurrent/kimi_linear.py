@@ -11,6 +11,7 @@ import msgspec
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
+from fitgauge.engine.model.families.mixture.latent import attention_tensors, latent_attention
 from fitgauge.engine.model.families.stack import convolution, correction, decoder, kinds, vector
 from fitgauge.engine.model.mixers import LatentAttention, Recurrent, State
 from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Part, Split, Tensor
@@ -62,7 +63,7 @@ def layer(config: Config, hidden: int, kind: str, index: int) -> parts.Layer:
         return parts.Layer(
             (*norms, *kda_tensors(config, hidden), *feed, *residuals), (kda_mixer(config),), mlp
         )
-    latent = latent_mixer(config)
+    latent = latent_attention(config)
     return parts.Layer(
         (*norms, *latent_tensors(config, hidden, latent), *feed, *residuals), (latent,), mlp
     )
@@ -140,50 +141,16 @@ def kda_mixer(config: Config) -> Recurrent:
     return Recurrent(kind="kimi_delta", states=states, bounded_gate=bounded)
 
 
-def latent_mixer(config: Config) -> LatentAttention:
-    """Latent attention by the usual keys."""
-    return LatentAttention(
-        query_heads=config.integer("num_attention_heads", low=1),
-        latent_dim=config.integer("kv_lora_rank", low=1),
-        rope_dim=config.integer("qk_rope_head_dim"),
-        nope_dim=config.integer("qk_nope_head_dim"),
-        value_dim=config.integer("v_head_dim", low=1),
-    )
-
-
 def latent_tensors(config: Config, hidden: int, mixer: LatentAttention) -> tuple[Tensor, ...]:
-    """Return the projections of latent attention; queries go through `q_lora_rank` where it is
-    given; Kimi K3 gates the output."""
-    count, rank = mixer.query_heads, config.maybe_integer("q_lora_rank")
-    query, value = count * (mixer.nope_dim + mixer.rope_dim), count * mixer.value_dim
-    through = (
-        (
-            *parts.linear("self_attn.q_a_proj", rank, hidden),
-            *parts.norm("self_attn.q_a_layernorm", rank),
-            *parts.linear("self_attn.q_b_proj", query, rank, Split.COLUMN, units=count),
-        )
-        if rank
-        else parts.linear("self_attn.q_proj", query, hidden, Split.COLUMN, units=count)
-    )
+    """Return the projections of latent attention, none of them with a bias; Kimi K3 gates the
+    output."""
+    count = mixer.query_heads
     gate = (
-        parts.linear("self_attn.g_proj", value, hidden, Split.COLUMN, units=count)
+        parts.linear("self_attn.g_proj", count * mixer.value_dim, hidden, Split.COLUMN, units=count)
         if config.flag("mla_use_output_gate")
         else ()
     )
-    return (
-        *through,
-        *parts.linear("self_attn.kv_a_proj_with_mqa", mixer.latent_dim + mixer.rope_dim, hidden),
-        *parts.norm("self_attn.kv_a_layernorm", mixer.latent_dim),
-        *parts.linear(
-            "self_attn.kv_b_proj",
-            count * mixer.nope_dim + value,
-            mixer.latent_dim,
-            Split.COLUMN,
-            units=count,
-        ),
-        *parts.linear("self_attn.o_proj", hidden, value, Split.ROW, units=count),
-        *gate,
-    )
+    return (*attention_tensors(config.with_values(attention_bias=False), mixer), *gate)
 
 
 def feed_forward(config: Config, hidden: int, index: int) -> parts.Feed:

@@ -6,8 +6,6 @@ models/nemotron_h_mtp.py."""
 
 from collections.abc import Mapping
 
-import msgspec
-
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader
@@ -39,14 +37,14 @@ def read_nemotron_h(config: Config) -> ModelSpec:
         ["mamba", "moe", "attention", "mlp"],
     )
     by_kind = {kind: single_layer(config, kind) for kind in dict.fromkeys(types)}
-    spec = decoder(
+    return decoder(
         config,
         [by_kind[kind] for kind in types],
         base="backbone",
         embedding="embeddings",
         final_norm="norm_f",
+        more=prediction_head(config),
     )
-    return msgspec.structs.replace(spec, blocks=(*spec.blocks, *prediction_head(config)))
 
 
 def layer_kinds(

@@ -10,25 +10,22 @@ from fitgauge.engine.model.families.dense.defaults import completed
 from fitgauge.engine.model.families.dense.dense import Dialect, Reader, read_stack
 from fitgauge.engine.model.families.mixture import latent
 from fitgauge.engine.model.mixers import plain_attention
-from fitgauge.engine.model.spec import Mlp, ModelSpec
+from fitgauge.engine.model.spec import ModelSpec
 
 
 def read_minicpm3(config: Config) -> ModelSpec:
     """Return the ModelSpec of a MiniCPM3. Raises MalformedModelError where a size is missing or
     absurd."""
     full = completed(config)
-    hidden, intermediate = full.integer("hidden_size", low=1), full.integer("intermediate_size")
+    hidden = full.integer("hidden_size", low=1)
     projected = latent.latent_attention(full)
     width = projected.nope_dim + projected.rope_dim
     heads = projected.query_heads
-    layer = parts.Layer(
-        tensors=(
-            *parts.norms(parts.NORMS, hidden),
-            *latent.attention_tensors(full, projected),
-            *parts.gated_mlp(hidden, intermediate, bias=full.flag("mlp_bias")),
-        ),
-        mixers=(plain_attention(heads, width),),
-        mlp=Mlp(intermediate_size=intermediate),
+    layer = parts.decoder_layer(
+        hidden,
+        plain_attention(heads, width),
+        latent.attention_tensors(full, projected),
+        parts.gated_feed(hidden, full.integer("intermediate_size"), bias=full.flag("mlp_bias")),
     )
     rotated = full.with_values(head_dim=projected.rope_dim)
     return read_stack(rotated, Dialect(), [layer] * full.layers())

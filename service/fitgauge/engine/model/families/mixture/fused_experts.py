@@ -50,31 +50,20 @@ def granite_layer(config: Config) -> parts.Layer:
     mixer = stack.heads(config)
     shared = config.integer("shared_intermediate_size", default=0)
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=8, shared=shared)
-    return parts.Layer(
-        tensors=(
-            *parts.norms(parts.NORMS, hidden),
-            *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
-            parts.router(hidden, mlp.experts, name="block_sparse_moe.router.layer"),
-            *experts.fused_experts(
-                hidden,
-                mlp,
-                "block_sparse_moe.input_linear.weight",
-                "block_sparse_moe.output_linear.weight",
-            ),
-            *(
-                parts.linear("shared_mlp.input_linear", 2 * shared, hidden, Split.COLUMN)
-                if shared
-                else ()
-            ),
-            *(
-                parts.linear("shared_mlp.output_linear", hidden, shared, Split.ROW)
-                if shared
-                else ()
-            ),
+    mixing = parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias)
+    fed = [
+        parts.router(hidden, mlp.experts, name="block_sparse_moe.router.layer"),
+        *experts.fused_experts(
+            hidden,
+            mlp,
+            "block_sparse_moe.input_linear.weight",
+            "block_sparse_moe.output_linear.weight",
         ),
-        mixers=(mixer,),
-        mlp=mlp,
-    )
+    ]
+    if shared:
+        fed += parts.linear("shared_mlp.input_linear", 2 * shared, hidden, Split.COLUMN)
+        fed += parts.linear("shared_mlp.output_linear", hidden, shared, Split.ROW)
+    return parts.decoder_layer(hidden, mixer, mixing, (tuple(fed), mlp))
 
 
 def read_dbrx(config: Config) -> ModelSpec:

@@ -64,22 +64,19 @@ def gpt_oss_layer(config: Config, window: int | None) -> parts.Layer:
     hidden, bias = config.integer("hidden_size", low=1), config.flag("attention_bias")
     mixer = stack.heads(config, window=window)
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=128)
-    return parts.Layer(
-        tensors=(
-            *parts.norms(parts.NORMS, hidden),
-            *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
-            Tensor(
-                "self_attn.sinks", (mixer.query_heads,), Kind.OTHER, Split.COLUMN, mixer.query_heads
-            ),
-            parts.router(hidden, mlp.experts, name="mlp.router"),
-            Tensor("mlp.router.bias", (mlp.experts,), Kind.BIAS),
-            *experts.fused_experts(
-                hidden, mlp, "mlp.experts.gate_up_proj", "mlp.experts.down_proj", bias=True
-            ),
-        ),
-        mixers=(mixer,),
-        mlp=mlp,
+    heads = mixer.query_heads
+    mixing = (
+        *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
+        Tensor("self_attn.sinks", (heads,), Kind.OTHER, Split.COLUMN, heads),
     )
+    fed = (
+        parts.router(hidden, mlp.experts, name="mlp.router"),
+        Tensor("mlp.router.bias", (mlp.experts,), Kind.BIAS),
+        *experts.fused_experts(
+            hidden, mlp, "mlp.experts.gate_up_proj", "mlp.experts.down_proj", bias=True
+        ),
+    )
+    return parts.decoder_layer(hidden, mixer, mixing, (fed, mlp))
 
 
 def read_llama4(config: Config) -> ModelSpec:

@@ -41,23 +41,20 @@ def layer(config: Config, projections: Projections, kind: str, index: int) -> pa
     """Return two norms, a mixer, and an MLP or mixture; `index` tells which of the two where
     `mlp_only_layers` and `decoder_sparse_step` do."""
     hidden = config.integer("hidden_size", low=1)
-    norms = parts.norms(parts.NORMS, hidden)
-    feed, mlp = feed_forward(config, hidden, index)
+    feed = feed_forward(config, hidden, index)
     if is_recurrent(kind):
-        return parts.Layer(
-            (*norms, *delta_tensors(config, projections, hidden), *feed),
-            (delta_mixer(config),),
-            mlp,
-        )
+        mixing = delta_tensors(config, projections, hidden)
+        return parts.decoder_layer(hidden, delta_mixer(config), mixing, feed)
     attention, bias = heads(config), config.flag("attention_bias")
-    mixer = parts.attention(
+    mixing = parts.attention(
         hidden,
         attention,
         qkv_bias=bias,
         out_bias=bias,
         gated=config.flag("attn_output_gate", default=True),
     )
-    return parts.Layer((*norms, *mixer, *qk_norms(attention, "head"), *feed), (attention,), mlp)
+    mixing += qk_norms(attention, "head")
+    return parts.decoder_layer(hidden, attention, mixing, feed)
 
 
 def delta_tensors(config: Config, projections: Projections, hidden: int) -> tuple[Tensor, ...]:

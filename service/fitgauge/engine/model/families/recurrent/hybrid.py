@@ -20,6 +20,8 @@ from fitgauge.engine.model.families.stack import decoder, heads, is_recurrent, k
 from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, RotaryTable, Split, Tensor
 
+_NORMS = ("input_layernorm", "pre_ff_layernorm")
+
 
 def read_jamba(config: Config) -> ModelSpec:
     """Jamba: one attention layer in `attn_layer_period`, a mixture in every
@@ -46,19 +48,21 @@ def read_jamba(config: Config) -> ModelSpec:
         mixture = experts > 1 and index % config.integer(
             "expert_layer_period", low=1
         ) == config.integer("expert_layer_offset")
-        mlp = Mlp(intermediate_size=intermediate)
-        feed = parts.gated_mlp(hidden, intermediate, name="feed_forward")
+        feed = parts.gated_feed(hidden, intermediate, name="feed_forward")
         if mixture:
-            mlp = Mlp(intermediate_size=intermediate, experts=experts, experts_per_token=visited)
-            feed = (
+            tensors = (
                 parts.router(hidden, experts, name="feed_forward.router"),
                 *parts.experts(hidden, intermediate, experts, name="feed_forward.experts.*"),
             )
-        mixer = parts.attention(hidden, attention) if attends else mamba1_tensors("mamba", sizes)
-        norms = (*parts.norm("input_layernorm", hidden), *parts.norm("pre_ff_layernorm", hidden))
-        return parts.Layer(
-            (*norms, *mixer, *feed), (attention if attends else mamba1_mixer(sizes),), mlp
-        )
+            feed = (
+                tensors,
+                Mlp(intermediate_size=intermediate, experts=experts, experts_per_token=visited),
+            )
+        if attends:
+            mixing = parts.attention(hidden, attention)
+            return parts.decoder_layer(hidden, attention, mixing, feed, names=_NORMS)
+        mixing = mamba1_tensors("mamba", sizes)
+        return parts.decoder_layer(hidden, mamba1_mixer(sizes), mixing, feed, names=_NORMS)
 
     return decoder(
         config, [layer(index) for index in range(config.layers())], final_norm="final_layernorm"
@@ -91,18 +95,13 @@ def read_bamba(config: Config) -> ModelSpec:
     hidden, intermediate = config.integer("hidden_size", low=1), config.integer("intermediate_size")
     sizes, attention = mamba2_sizes(config), heads(config)
     attends = config.items("attn_layer_indices")
-    shared = (
-        *parts.norm("input_layernorm", hidden),
-        *parts.norm("pre_ff_layernorm", hidden),
-        *parts.gated_mlp(hidden, intermediate, name="feed_forward", bias=config.flag("mlp_bias")),
+    feed = parts.gated_feed(hidden, intermediate, name="feed_forward", bias=config.flag("mlp_bias"))
+    bias = config.flag("attention_bias")
+    projections = parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias)
+    attending = parts.decoder_layer(hidden, attention, projections, feed, names=_NORMS)
+    recurrent = parts.decoder_layer(
+        hidden, mamba2_mixer(sizes), mamba2_tensors("mamba", sizes), feed, names=_NORMS
     )
-    mlp, bias = Mlp(intermediate_size=intermediate), config.flag("attention_bias")
-    attending = parts.Layer(
-        (*shared, *parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias)),
-        (attention,),
-        mlp,
-    )
-    recurrent = parts.Layer((*shared, *mamba2_tensors("mamba", sizes)), (mamba2_mixer(sizes),), mlp)
     layers = [attending if index in attends else recurrent for index in range(config.layers())]
     return decoder(
         config,
@@ -126,8 +125,7 @@ def read_falcon_h1(config: Config) -> ModelSpec:
         mixer = (*mixer, Tensor("mamba.out_proj.bias", (hidden,), Kind.BIAS))
     layer = parts.Layer(
         tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("pre_ff_layernorm", hidden),
+            *parts.norms(_NORMS, hidden),
             *mixer,
             *parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias),
             *parts.gated_mlp(
@@ -152,18 +150,15 @@ def read_granite_hybrid(config: Config) -> ModelSpec:
     sizes = mamba2_sizes(config)
     attention = heads(config, head_dim=None)
     bias, mlp = config.flag("attention_bias"), granite_mlp(config, shared)
-    tail = (
-        *parts.norms(parts.NORMS, hidden),
+    fed = (
         *granite_mixture(hidden, mlp),
         *parts.linear("shared_mlp.input_linear", 2 * shared, hidden, Split.COLUMN),
         *parts.linear("shared_mlp.output_linear", hidden, shared, Split.ROW),
     )
-    attending = parts.Layer(
-        (*parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias), *tail),
-        (attention,),
-        mlp,
-    )
-    recurrent = parts.Layer((*mamba2_tensors("mamba", sizes), *tail), (mamba2_mixer(sizes),), mlp)
+    projections = parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias)
+    attending = parts.decoder_layer(hidden, attention, projections, (fed, mlp))
+    mixing = mamba2_tensors("mamba", sizes)
+    recurrent = parts.decoder_layer(hidden, mamba2_mixer(sizes), mixing, (fed, mlp))
     count = config.layers()
     types = (
         kinds(config, "layer_types", "layers_block_type", layers=count)

@@ -56,17 +56,15 @@ def layer_kinds(config: Config) -> list[str]:
 def layer(config: Config, hidden: int, kind: str, index: int) -> parts.Layer:
     """Norms, KDA or latent attention, MLP or mixture, and what the attention residuals of Kimi
     K3 add."""
-    norms = parts.norms(parts.NORMS, hidden)
-    feed, mlp = feed_forward(config, hidden, index)
+    tensors, mlp = feed_forward(config, hidden, index)
     residuals = attention_residuals(hidden) if config.has("attn_res_block_size") else ()
+    feed = ((*tensors, *residuals), mlp)
     if kind == "linear_attention":
-        return parts.Layer(
-            (*norms, *kda_tensors(config, hidden), *feed, *residuals), (kda_mixer(config),), mlp
-        )
+        mixing = kda_tensors(config, hidden)
+        return parts.decoder_layer(hidden, kda_mixer(config), mixing, feed)
     latent = latent_attention(config)
-    return parts.Layer(
-        (*norms, *latent_tensors(config, hidden, latent), *feed, *residuals), (latent,), mlp
-    )
+    mixing = latent_tensors(config, hidden, latent)
+    return parts.decoder_layer(hidden, latent, mixing, feed)
 
 
 def attention_residuals(hidden: int) -> tuple[Tensor, ...]:

@@ -18,6 +18,8 @@ from fitgauge.engine.model.families.stack import (
 from fitgauge.engine.model.mixers import Recurrent, State
 from fitgauge.engine.model.spec import Mlp, ModelSpec, Split, Tensor
 
+_NORMS = ("operator_norm", "ffn_norm")
+
 
 def read_lfm2(config: Config) -> ModelSpec:
     """LFM2; a mixture from layer `num_dense_layers` on where it has experts. `tie_embedding` and
@@ -35,23 +37,15 @@ def read_lfm2(config: Config) -> ModelSpec:
     dense = config.integer("num_dense_layers", default=count)
 
     def layer(index: int, kind: str) -> parts.Layer:
-        norms = (*parts.norm("operator_norm", hidden), *parts.norm("ffn_norm", hidden))
-        feed, mlp = (
-            mixture(config, hidden) if experts and index >= dense else mlp_layer(config, hidden)
-        )
+        feed = mixture(config, hidden) if experts and index >= dense else mlp_layer(config, hidden)
         if is_recurrent(kind):
-            return parts.Layer(
-                (*norms, *conv_tensors(config, hidden), *feed), (conv_mixer(config, hidden),), mlp
-            )
-        head_norms = (
-            *parts.norm("self_attn.q_layernorm", attention.head_dim),
-            *parts.norm("self_attn.k_layernorm", attention.head_dim),
+            mixing, mixer = conv_tensors(config, hidden), conv_mixer(config, hidden)
+            return parts.decoder_layer(hidden, mixer, mixing, feed, names=_NORMS)
+        mixing = (
+            *parts.attention(hidden, attention, out="out_proj"),
+            *parts.norms(("self_attn.q_layernorm", "self_attn.k_layernorm"), attention.head_dim),
         )
-        return parts.Layer(
-            (*norms, *parts.attention(hidden, attention, out="out_proj"), *head_norms, *feed),
-            (attention,),
-            mlp,
-        )
+        return parts.decoder_layer(hidden, attention, mixing, feed, names=_NORMS)
 
     stack = [layer(index, kind) for index, kind in enumerate(types)]
     return decoder(

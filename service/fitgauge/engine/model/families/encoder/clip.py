@@ -7,11 +7,17 @@ and the defaults of their configuration classes."""
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
-from fitgauge.engine.model.families.encoder.dialects import Sizes
-from fitgauge.engine.model.families.encoder.encoders import projections
-from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.families.encoder.dialects import Names, Sizes
+from fitgauge.engine.model.families.encoder.encoders import encoder_layer
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor
 
-_NAMES = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj")
+_NAMES = Names(
+    attention=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj"),
+    attention_norm="layer_norm1",
+    up="mlp.fc1",
+    down="mlp.fc2",
+    output_norm="layer_norm2",
+)
 
 
 def read_clip(config: Config) -> ModelSpec:
@@ -125,17 +131,8 @@ def dual_encoder(
 
 def tower_blocks(part: Part, prefix: str, sizes: Sizes) -> tuple[Block, ...]:
     """Return the layers of one tower: attention and MLP with biases, a norm before each."""
-    layer = parts.Layer(
-        tensors=(
-            *projections(sizes, _NAMES),
-            *parts.norm("layer_norm1", sizes.hidden, bias=True),
-            *parts.plain_mlp(sizes.hidden, sizes.intermediate, "mlp.fc1", "mlp.fc2"),
-            *parts.norm("layer_norm2", sizes.hidden, bias=True),
-        ),
-        mixers=(sizes.attention,),
-        mlp=Mlp(intermediate_size=sizes.intermediate, gated=False),
-    )
-    return parts.blocks(part, prefix + "encoder.layers.{}.", [layer] * sizes.layers)
+    layers = [encoder_layer(sizes, _NAMES)]
+    return parts.blocks(part, prefix + "encoder.layers.{}.", layers * sizes.layers)
 
 
 def patch_tensors(config: Config, vision: Sizes, *, patch: int, bias: bool) -> tuple[Tensor, ...]:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from counted_calls import calls
-from fitgauge.catalog.model_names import ModelReading, Names
+from fitgauge.catalog.model_names import Footprint, ModelReading, Names
 from fitgauge.catalog.name_parts import Name, named_size
 from fitgauge.catalog.snapshot import Snapshot
 
@@ -80,6 +80,26 @@ def test_a_plain_name_is_never_another_kind_or_quantization(text: str) -> None:
     for model_id in (reading.id, *reading.others):
         assert not any(kind in model_id.lower() for kind in KINDS), model_id
         assert Name.of(model_id).format in ("", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "alike"),
+    [
+        (Footprint(None, "bf16"), Footprint(None, "bf16"), True),
+        (Footprint(None, "bf16"), Footprint(None, "awq"), False),
+        (Footprint(7_000_000_000, "bf16"), Footprint(None, "bf16"), False),
+        (Footprint(7_000_000_000, "bf16"), Footprint(7_001_000_000, "bf16"), True),
+        (Footprint(7_000_000_000, "bf16"), Footprint(9_000_000_000, "bf16"), False),
+    ],
+)
+def test_a_release_that_needs_as_much_memory_is_no_other_reading(
+    new: Footprint, old: Footprint, alike: bool
+) -> None:
+    footprints = {"a/Foo-3-7B-Instruct": new, "a/Foo-2-7B-Instruct": old}
+    reading = Names(footprints).read("foo 7b", footprints.__getitem__)
+    assert reading is not None
+    assert reading.id == "a/Foo-3-7B-Instruct"
+    assert reading.others == (() if alike else ("a/Foo-2-7B-Instruct",))
 
 
 def test_a_generation_is_never_another() -> None:

@@ -49,6 +49,12 @@ def test_the_gpu_is_recognised_where_it_is_printed(case):
         assert log.gpu_count == case["gpu_count"]
 
 
+def test_ollamas_model_is_what_it_was_asked_to_run_where_the_runner_names_only_a_blob():
+    log = (DATA / "ollama_qwen25_coder_7b.log").read_text()
+    assert detect(log).model is None
+    assert detect(f"$ ollama run qwen2.5-coder:7b\n{log}").model == "qwen2.5-coder:7b"
+
+
 def test_flags_come_under_the_names_of_the_contract(case):
     log = read(case)
     wanted = case.get("flags", {})

@@ -378,3 +378,25 @@ def test_llama_cpp_divides_a_model_over_16_gpus_at_most(check_fit: Check, engine
     assert ("gpus-idle", "gpu_count") in codes(answer.warnings)
     with pytest.raises(InvalidRequestError, match="16 GPUs at most"):
         check_fit(**asked, pipeline_parallel=20)
+
+
+def test_older_llamacpp_holds_logits_on_the_gpu_of_the_output_alone(check_fit: Check) -> None:
+    """Of the whole micro-batch: 512 x (vocabulary + hidden) x 4 B, as b7342 prints."""
+
+    def buffers(version: str | None) -> list[int]:
+        answer = check_fit(
+            model="Qwen/Qwen3-Coder-30B-A3B-Instruct",
+            gpu="2x RTX 3090",
+            engine="llama.cpp",
+            engine_version=version,
+            context_length=4096,
+            detail="full",
+        )
+        assert answer.ranks
+        return [
+            term.bytes for rank in answer.ranks for term in rank.terms if term.name == "activations"
+        ]
+
+    older, newer = buffers("b7342"), buffers(None)
+    assert older == [newer[0], 512 * (151936 + 2048) * 4]
+    assert newer[1] < older[1]

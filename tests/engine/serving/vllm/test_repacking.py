@@ -10,7 +10,11 @@ from fitgauge.engine.quantity import GIB
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.runtime import graph_term
-from fitgauge.engine.serving.vllm.repacking import repacking_terms, widened_scale_bytes
+from fitgauge.engine.serving.vllm.repacking import (
+    padded_row_bytes,
+    repacking_terms,
+    widened_scale_bytes,
+)
 from fitgauge.engine.serving.vllm.weights import shard_weights
 from fitgauge.engine.serving.weights import Stage
 from workloads import workload_of
@@ -52,6 +56,23 @@ def test_experts_are_widened_on_every_rank_alike() -> None:
     whole = _widened("Qwen/Qwen3-30B-A3B-FP8", "A100 80GB")
     spread = _widened("Qwen/Qwen3-30B-A3B-FP8", "A100 80GB", ranks=2, experts=2)
     assert 2 * spread == whole
+
+
+@pytest.mark.parametrize(("ranks", "experts"), [(1, 1), (2, 1), (2, 2)])
+def test_hopper_pads_the_rows_of_packed_experts_which_ranks_divide(
+    ranks: int, experts: int
+) -> None:
+    """gpt-oss: 32 experts of 5760 and 2880 rows of 1440 B in 24 layers, padded to 1536 B."""
+    spec = spec_of("openai/gpt-oss-20b")
+    scheme = published(spec)
+    assert scheme is not None
+    sharded = shard_weights(spec, scheme)
+    work = workload_of(tensor_parallel=ranks, expert_parallel=experts)
+    hopper, ampere = (bundled().find(gpu).accelerator for gpu in ("H100", "A100 80GB"))
+    layers = range(spec.layers)
+    padding = 24 * 32 * (5760 + 2880) * (1536 - 1440)
+    assert padded_row_bytes(sharded, work, hopper, layers) == padding // ranks
+    assert padded_row_bytes(sharded, work, ampere, layers) == 0
 
 
 def test_unquantized_weights_are_not_repacked() -> None:

@@ -49,10 +49,17 @@ def made(tree, makers):
         name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
         if name in makers:
             values = [*call.args[:1], *(word.value for word in call.keywords if word.arg == "name")]
-            yield from (
-                value.value
+            choices = [
+                choice
                 for value in values
-                if isinstance(value, ast.Constant) and isinstance(value.value, str)
+                for choice in (
+                    (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
+                )
+            ]
+            yield from (
+                choice.value
+                for choice in choices
+                if isinstance(choice, ast.Constant) and isinstance(choice.value, str)
             )
 
 

@@ -17,7 +17,7 @@ def open_settings(
     request: TrainingRequest, workload: TrainingWorkload, moved: Sequence[Default] = ()
 ) -> tuple[str, ...]:
     """Return the unset fields that the framework's version decides. moved: what other releases of
-    the tool take (`moved_defaults`)."""
+    the tool take (`moved_defaults`), which a request without a tool does not fill in."""
     of_torch = workload.framework in ("transformers", "fsdp") or (
         workload.framework == "deepspeed" and trainer_steps(request)
     )
@@ -33,7 +33,8 @@ def open_settings(
         ("gradient_dtype", reduces(workload)),
     )
     names = [name for name, matters in settings if matters and getattr(request, name) is None]
-    return tuple(dict.fromkeys((*names, *(default.field for default in moved))))
+    filled = [default.field for default in moved if tool_of(request) is not None]
+    return tuple(dict.fromkeys((*names, *filled)))
 
 
 def reduces(workload: TrainingWorkload) -> bool:

@@ -36,5 +36,5 @@ def plan_settings(
         fields["trainer"] = tool.name
     if request.trainer_version is not None:
         fields["trainer_version"] = request.trainer_version
-    open_fields = {default.field for default in moved}
+    open_fields = {default.field for default in moved if tool is not None}
     return {name: value for name, value in fields.items() if name not in open_fields}

@@ -13,7 +13,7 @@ from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.training.parallel.validate import check
 from fitgauge.engine.training.releases import loads_base_whole
 from fitgauge.engine.training.states.parameters import linears, merged, units
-from fitgauge.engine.training.workload import Framework, Loss, Method, TrainingWorkload
+from fitgauge.engine.training.workload import Framework, Loss, Method, Offload, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.unsupported import impossible_degrees
@@ -105,6 +105,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "loads_whole": puts_base_whole(request),
         "lora_experts": False,
         **_expert_adapters(request, spec, method),
+        "offload": _offload(request, framework),
         "zero_stage": _zero_stage(request, framework, pipeline, data * context),
         "tensor_parallel": tensor,
         "sequence_parallel": megatron.sequence_parallel(request, spec, framework, tensor),
@@ -144,6 +145,16 @@ def _usual_length(request: TrainingRequest, spec: ModelSpec) -> int:
     while length <= image_tokens(request, spec) and length < most:
         length *= 2
     return min(length, most)
+
+
+def _offload(request: TrainingRequest, framework: Framework) -> Offload:
+    """Return what waits in host memory. FSDP has one switch for parameters, gradients and states
+    (torch/distributed/fsdp/_fully_shard/_fsdp_api.py, CPUOffloadPolicy); verl moves each by
+    itself."""
+    tool, sent = tool_of(request), request.offload or "none"
+    moves = tool is not None and tool.trainer == "verl"
+    whole = framework == "fsdp" and sent in ("optimizer", "parameters") and not moves
+    return "cpu" if whole else sent
 
 
 def _zero_stage(request: TrainingRequest, framework: Framework, pipeline: int, ranks: int) -> int:

@@ -120,7 +120,6 @@ def test_a_model_that_generates_no_text_by_itself_is_started_by_the_example_of_i
         ),
         ({"framework": "megatron", "loss": "fused"}, "loss"),
         ({"framework": "megatron", "method": "dora"}, "method"),
-        ({"framework": "megatron", "optimizer": "lion"}, "optimizer"),
         (
             {"model": "Qwen/Qwen3-30B-A3B", "method": "qlora", "quantize_experts": True},
             "quantize_experts",

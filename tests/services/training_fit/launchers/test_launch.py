@@ -269,7 +269,6 @@ def test_a_model_that_is_only_a_size_has_a_place_to_fill_in(train):
     ("asked", "field"),
     [
         ({"optimizer": "muon"}, "optimizer"),
-        ({"optimizer": "lion", "framework": "megatron"}, "optimizer"),
         ({"ema": "host"}, "ema"),
         ({"optimizer_in_backward": True}, "optimizer_in_backward"),
         ({"algorithm": "dpo", "reference": "offloaded"}, "reference"),

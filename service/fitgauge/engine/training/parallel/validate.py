@@ -9,6 +9,7 @@ from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.parallel.pipeline_rules import check_pipeline
 from fitgauge.engine.training.parallel.zero_rules import (
     check_host,
+    check_optimizer,
     check_replicas,
     check_secondary_partition,
     check_zero,
@@ -26,6 +27,7 @@ def check(spec: ModelSpec, workload: TrainingWorkload) -> None:
     _tensor(spec, workload)
     check_pipeline(spec, workload)
     _experts(spec, workload)
+    check_optimizer(workload)
     check_zero(workload)
     check_host(workload)
     check_replicas(workload)

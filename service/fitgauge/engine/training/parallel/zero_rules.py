@@ -7,6 +7,20 @@ EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit", "lion_8bit")
 """Optimizers of bitsandbytes with quantized states."""
 
 
+MEGATRON_OPTIMIZERS = ("adamw", "adamw_bf16", "sgd", "sgd_momentum", "muon")
+"""Of Megatron-LM's --optimizer (megatron/training/arguments.py)."""
+
+
+def check_optimizer(workload: TrainingWorkload) -> None:
+    """Raise UnsupportedError for an optimizer that Megatron does not have."""
+    if workload.framework == "megatron" and workload.optimizer not in MEGATRON_OPTIMIZERS:
+        raise UnsupportedError(
+            "optimizer",
+            f"Megatron has no {workload.optimizer}.",
+            ({"optimizer": ("adamw",)}, {"framework": ("fsdp", "deepspeed")}),
+        )
+
+
 def check_zero(workload: TrainingWorkload) -> None:
     """DeepSpeed's pipeline engine asserts ZeRO below 2 (deepspeed/runtime/pipe/engine.py);
     Megatron's distributed optimizer is ZeRO-1; bitsandbytes' 8-bit states cannot be cut as

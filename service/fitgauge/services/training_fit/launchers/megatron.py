@@ -30,7 +30,6 @@ _BACKENDS = {"flash": "flash", "sdpa": "fused", "eager": "unfused", "flex": "aut
 _CHUNKS = "--num-virtual-stages-per-pipeline-rank"
 _SWIFT_NAMES = {_CHUNKS: "--virtual_pipeline_model_parallel_size"}
 Flags = dict[str, object]
-_OPTIMIZERS = ("adamw", "adamw_bf16", "sgd", "sgd_momentum", "muon")
 _MODULES = {
     "q_proj": "linear_qkv", "k_proj": "linear_qkv", "v_proj": "linear_qkv", "o_proj": "linear_proj",
     "gate_proj": "linear_fc1",
@@ -42,11 +41,6 @@ Megatron-SWIFT/Command-line-parameters.md, target_modules."""
 
 def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
     """Yield the settings that neither Megatron-LM nor ms-swift has a flag for."""
-    if workload.optimizer not in _OPTIMIZERS:
-        yield lacking(
-            "optimizer",
-            f"Megatron has no --optimizer for {workload.optimizer}: the command uses adam.",
-        )
     if workload.pipeline_parallel > 1 and workload.pipeline_schedule in ("gpipe", "zero_bubble"):
         yield lacking(
             "pipeline_schedule",

@@ -390,3 +390,50 @@ def test_unsloth_is_tried_with_micro_batches_of_one_before_sequences_are_cut(tra
     first = answer.suggestions[0]
     assert first.request == {"framework": "unsloth", "micro_batch_size": 1}
     assert "to fit, train with Unsloth, take micro-batches of 1. As asked" in answer.summary
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        # QLoRA takes 8 GPUs where LoRA, as asked, takes 5
+        ({"model": "openai/gpt-oss-120b", "gpu": "H100", "method": "lora"}, "use 5 GPUs"),
+        # full training stays so where it does on these GPUs
+        (
+            {"model": "Qwen/Qwen2.5-7B-Instruct", "gpu": "2x A100 80GB", "method": "full"},
+            "train in bf16 alone",
+        ),
+        # on the 8 GPUs that there are, shards take no more of them
+        (
+            {
+                "model": "Qwen/Qwen2.5-72B-Instruct",
+                "gpu": "8x H100",
+                "method": "full",
+                "framework": "deepspeed",
+                "zero_stage": 2,
+            },
+            "train adapters (LoRA)",
+        ),
+        (
+            {
+                "model": "Qwen/Qwen2.5-7B-Instruct",
+                "gpu": "RTX 4090",
+                "method": "lora",
+                "algorithm": "grpo",
+                "rollout_engine": "vllm",
+            },
+            "train adapters on a 4-bit base (QLoRA), give the rollout engine 50% of the GPU",
+        ),
+    ],
+    ids=str,
+)
+def test_the_first_advice_gives_up_no_more_than_is_needed(train, asked, first):
+    answer = train(**asked)
+    assert answer.suggestions[0].change.startswith(first)
+    assert first in answer.summary
+
+
+def test_shorter_sequences_are_tried_where_only_more_gpus_hold_a_training(train):
+    asked = {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090", "method": "qlora"}
+    changes = [one.request for one in train(**asked, sequence_length=4096).suggestions]
+    assert any("sequence_length" in fields for fields in changes)
+    assert any("gpu_count" in fields for fields in changes)

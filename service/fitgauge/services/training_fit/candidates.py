@@ -42,7 +42,7 @@ class Ladder(NamedTuple):
     always: bool = False
     """Belongs to the answer even where others are smaller: another method, more GPUs."""
     last_resort: bool = False
-    """Pointless where something else fits: shorter sequences."""
+    """Pointless where something else fits on these GPUs: shorter sequences."""
 
 
 def _by_unsloth(workload: TrainingWorkload) -> Iterator[Change]:
@@ -102,7 +102,7 @@ def ladders(
     if mixture and not workload.quantize_experts and workload.framework == "transformers":
         yield Ladder((*_quantized_experts(workload),))
     yield Ladder((*_more_gpus(workload, count, min_gpu_count),), always=True)
-    yield Ladder((*_shorter(workload, setup),), last_resort=True)
+    yield Ladder((*_shorter(workload, setup, by_unsloth),), last_resort=True)
 
 
 def _saving(workload: TrainingWorkload, change: Change) -> Change:
@@ -222,11 +222,11 @@ def _states(workload: TrainingWorkload) -> Iterator[Change]:
             workload,
             Change("offload checkpointed activations to host memory", {"activation_offload": True}),
         )
-    if workload.framework != "transformers":
+    if workload.framework not in ("transformers", "fsdp"):
         return
     eight_bits: Fields = {}
     words = "train in bf16 alone"
-    if workload.optimizer == "adamw":
+    if workload.optimizer == "adamw" and workload.framework == "transformers":
         eight_bits = {"optimizer": "adamw_8bit"}
         yield _saving(workload, Change("keep optimizer states in 8 bit", eight_bits))
         words += " with optimizer states in 8 bit"
@@ -254,6 +254,8 @@ def _adapters(
         fields["reference"] = "adapter"
     yield Change(words, fields)
     yield _saving(workload, Change(words, fields))
+    for change in _room_for_rollout(workload, setup):
+        yield Change(f"{words}, {change.words}", fields | change.fields)
     for change in by_unsloth:
         how = change.words.removeprefix("train ")
         yield Change(f"{words} {how}", fields | change.fields)
@@ -291,22 +293,26 @@ def _quantized_experts(workload: TrainingWorkload) -> Iterator[Change]:
     )
 
 
-def _shorter(workload: TrainingWorkload, setup: Setup) -> Iterator[Change]:
-    """Yield sequences of half, a quarter ... of their length, with every memory saving."""
+def _shorter(
+    workload: TrainingWorkload, setup: Setup, by_unsloth: Sequence[Change] = ()
+) -> Iterator[Change]:
+    """Yield sequences of half, a quarter ... of their length, with every memory saving, then by
+    Unsloth."""
     length = workload.sequence_length
     while not setup.sampled and length > _SHORTEST:
         length = max(_SHORTEST, length // 2)
-        yield _saving(
-            workload, Change(f"cut sequences to {length:,} tokens", {"sequence_length": length})
-        )
+        change = Change(f"cut sequences to {length:,} tokens", {"sequence_length": length})
+        yield _saving(workload, change)
+        for other in by_unsloth[-1:]:
+            yield Change(f"{other.words}, {change.words}", other.fields | change.fields)
 
 
 def _offloaded(workload: TrainingWorkload, setup: Setup) -> Iterator[Change]:
-    """Yield parameters and states in host memory: of adapters under FSDP (PEFT's guide on FSDP:
-    QLoRA on two GPUs of 24 GB), else by ZeRO-3."""
+    """Yield parameters and states in host memory: of adapters and shards by FSDP (PEFT's guide on
+    FSDP: QLoRA on two GPUs of 24 GB), else by ZeRO-3."""
     if workload.offload != "none" or setup.algorithm != "sft" or workload.framework == "megatron":
         return
-    if workload.uses_adapters and workload.gpus > 1:
+    if workload.gpus > 1 and (workload.uses_adapters or workload.framework == "fsdp"):
         yield _saving(
             workload,
             Change(

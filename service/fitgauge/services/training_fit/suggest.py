@@ -136,14 +136,31 @@ class SettingsSearch:
             return []
         results: list[_Result] = []
         for ladder in self._ladders(min_gpu_count):
-            if ladder.last_resort and any(one.suggestion.verdict == "fits" for one in results):
+            if ladder.last_resort and any(_fits_here(one.suggestion) for one in results):
                 continue
             best = self._first_that_fits(ladder)
             if best is not None and not any(
                 _dominates(other.suggestion, best) for other in results
             ):
                 results.append(_Result(best, ladder.always))
-        return _shortlist(results)
+        return _shortlist([one for one in results if not self._outdone(one.suggestion, results)])
+
+    def _outdone(self, one: Suggestion, results: Sequence[_Result]) -> bool:
+        """Return whether another method takes no fewer GPUs than this one does on more of them."""
+        others = [
+            result.suggestion.request["gpu_count"]
+            for result in results
+            if result.suggestion.verdict == "fits"
+            and not self._is_of_another(result.suggestion)
+            and "gpu_count" in result.suggestion.request
+        ]
+        wanted = one.request.get("gpu_count", 0)
+        return self._is_of_another(one) and any(wanted >= count for count in others)
+
+    def _is_of_another(self, one: Suggestion) -> bool:
+        """Return whether a suggestion changes the method."""
+        own = self.trained.workload.method
+        return one.request.get("method", own) != own
 
     def _ladders(self, min_gpu_count: int | None) -> Iterator[Ladder]:
         trained = self.trained
@@ -184,14 +201,15 @@ class SettingsSearch:
         return tight
 
     def _without_needless(self, fields: Fields) -> Fields:
-        """Return the fields of a change without degrees that the request leaves to the GPUs, and
-        with the loss of today where another framework would bring its own."""
+        """Return the fields of a change without the GPUs that there are and the degrees that are
+        left to them, with the loss of today where another framework would bring its own."""
         request = self.request
         shards = fields.get("framework") == "fsdp"
         needed = {
             name: value
             for name, value in fields.items()
             if not (shards and name in _DEGREES and getattr(request, name) is None)
+            and not (name == "gpu_count" and value == self.trained.count)
         }
         names_none = request.framework is None and request.trainer is None
         if names_none and request.loss is None and fields.get("framework") in _WHOLE_LOGITS:
@@ -250,6 +268,11 @@ def _dominates(other: Suggestion, one: Suggestion) -> bool:
         and other.required_bytes <= one.required_bytes
         and other.request.items() <= one.request.items()
     )
+
+
+def _fits_here(one: Suggestion) -> bool:
+    """Return whether a change fits on as many GPUs."""
+    return one.verdict == "fits" and "gpu_count" not in one.request
 
 
 def _shortlist(results: Sequence[_Result]) -> list[Suggestion]:

@@ -158,6 +158,7 @@ _NAMES: Mapping[tuple[str, Read], str] = {
         "fsdp_offload_params offload_params fsdp_cpu_offload enable_cpu_offload offload_policy"
         " param_offload",
     ("offload", _where_on("optimizer")): "adam_offload optimizer_cpu_offload optimizer_offload",
+    ("offload", _where_off("none")): "fsdp_cpu_offload",
     ("activation_checkpointing", _one_of(full="full", selective="selective")):
         f"recompute_granularity {_CHECKPOINTING}",
     ("activation_checkpointing", _where_on("full")): _CHECKPOINTING,
@@ -229,16 +230,18 @@ _NAMES: Mapping[tuple[str, Read], str] = {
         " double_quant",
     ("tensor_parallel", _whole):
         "tensor_model_parallel_size tensor_parallel_degree tensor_parallel_size"
-        " tensor_parallel_dim tp_size",
+        " tensor_parallel_dim tp_size parallelism_config_tp_size",
     ("rollout_tensor_parallel", _whole):
         "rollout.tensor_model_parallel_size vllm.tensor_parallel_size vllm_tensor_parallel_size",
     ("pipeline_parallel", _whole):
         "pipeline_model_parallel_size pipeline_parallel_degree pp_size",
-    ("context_parallel", _whole): "context_parallel_size context_parallel_degree cp_size",
+    ("context_parallel", _whole):
+        "context_parallel_size context_parallel_degree cp_size parallelism_config_cp_size"
+        " parallelism_config_sp_size sequence_parallel_size",
     ("expert_parallel", _whole): "expert_model_parallel_size expert_parallel_degree ep_size",
     ("expert_tensor_parallel", _whole): "expert_tensor_parallel_size",
     ("data_parallel_replicate", _whole):
-        "data_parallel_replicate_degree dp_replicate_size",
+        "data_parallel_replicate_degree dp_replicate_size parallelism_config_dp_replicate_size",
     ("pipeline_schedule", _one_of(**{
         "1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved"})):
         "pipeline_parallel_schedule",

@@ -64,12 +64,15 @@ def _precision(fields: dict[str, Any]) -> None:
     """Set the precision from the format that weights are loaded in and that of autocast: adapters
     are fp32 under it, on a base as it is loaded."""
     stored, autocasts = fields.pop("stored_in", None), fields.pop("autocasts", None)
-    if "precision" in fields or stored is None or fields.get("framework") == "megatron":
+    if stored is None or fields.get("framework") == "megatron":
         return
-    adapts = fields.get("method", "full") != "full"
+    sent = fields.get("precision")
     in_weights_format = autocasts is None and fields.get("trainer") in _WITHOUT_AUTOCAST
-    if stored == 16 and adapts and autocasts is not False and not in_weights_format:
+    mixed = autocasts is not False and not in_weights_format if sent is None else "mixed" in sent
+    if stored == 16 and mixed and fields.get("method", "full") != "full":
         fields["base_precision"] = "half"
+    elif sent is not None:
+        return
     elif stored == 16:
         fields["precision"] = "bf16"
     elif autocasts is False:

@@ -14,9 +14,9 @@ from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 LAYOUT = (
     "method", "gpu_count", "framework", "micro_batch_size", "micro_batches",
     "activation_checkpointing", "zero_stage", "tensor_parallel", "pipeline_parallel",
-    "context_parallel", "expert_parallel", "sequence_parallel", "pipeline_schedule",
+    "context_parallel", "expert_parallel", "sequence_parallel", "pipeline_schedule", "loss",
 )  # fmt: skip
-"""Fields that a search sets."""
+"""Fields that a search sets, and the loss: of a command that no framework was named for, TRL's."""
 ASKED = [
     {"method": "lora"},
     {"method": "qlora", "gpu": "RTX 4090"},

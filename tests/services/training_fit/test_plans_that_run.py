@@ -3,6 +3,7 @@
 import pytest
 
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.training_fit.tool_settings import tool_settings
 
 QWEN, MIXTURE = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"
 
@@ -61,11 +62,71 @@ def test_plans_offload_to_nvme_under_deepspeed_alone_on_one_gpu_too(plan):
 
 
 def test_plans_without_a_tool_say_what_their_command_lacks_too(plan):
-    answer = plan(model=QWEN, gpu="A100 80GB", framework="megatron", optimizer="adamw_8bit")
+    answer = plan(model=QWEN, gpu="A100 80GB", framework="megatron", method="dora")
     (note,) = [one for one in answer.warnings if one.code == "command-lacks-flag"]
-    assert note.field == "optimizer"
+    assert note.field == "method"
     plain = plan(model=QWEN, gpu="A100 80GB", framework="deepspeed")
     assert "command-lacks-flag" not in [one.code for one in plain.warnings]
+
+
+def test_megatron_is_planned_with_the_optimizers_that_it_has_alone(train, plan):
+    """The command's Adam would need more than was judged."""
+    asked = {"model": QWEN, "gpu": "4x A100 40GB", "method": "full", "optimizer": "adamw_8bit"}
+    assert plan(**asked).plans
+    assert "megatron" not in {one.settings["framework"] for one in plan(**asked).plans}
+    with pytest.raises(InvalidRequestError, match="Megatron has no adamw_8bit"):
+        train(**asked, framework="megatron")
+
+
+def test_fsdp_offloads_everything_as_its_one_switch_does(train, plan):
+    asked = {"model": QWEN, "gpu": "4x A100 40GB", "method": "full", "trainer": "torchtitan"}
+    everything = train(**asked, offload="cpu")
+    answer = train(**asked, offload="optimizer")
+    assert answer.understood_as["offload"] == "cpu"
+    assert answer.terms == everything.terms
+    assert {one.settings["offload"] for one in plan(**asked, offload="optimizer").plans} == {"cpu"}
+
+
+@pytest.mark.parametrize("asked", [{}, {"sequence_length": 32768}], ids=str)
+def test_what_is_understood_of_qlora_without_a_tool_gives_the_same_bytes(train, plan, asked):
+    asked = {"model": QWEN, "gpu": "A100 40GB", "method": "qlora", **asked}
+    first = train(**asked)
+    again = train(**first.understood_as)
+    assert again.per_gpu.required_bytes.expected == first.per_gpu.required_bytes.expected
+    for one in plan(**asked, limit=3).plans:
+        checked = train(**one.settings)
+        assert checked.per_gpu.required_bytes.expected == one.required_bytes.expected, one.layout
+
+
+def test_what_shards_sequences_is_read_back(train, plan):
+    asked = {"model": QWEN, "gpu": "4x A100 80GB", "method": "lora", "context_parallel": 2}
+    (one, *_) = plan(**asked, framework="fsdp").plans
+    text = "\n".join([one.launch.command, *one.launch.files.values()])
+    assert tool_settings(text)["context_parallel"] == 2
+    for other in ({"framework": "deepspeed"}, {"framework": "fsdp", "trainer": "ms-swift"}):
+        command = train(**asked, **other).launch.command
+        assert tool_settings(command)["context_parallel"] == 2
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": QWEN, "gpu": "V100 32GB", "method": "lora"},  # a base and adapters in fp16
+        # whose configuration of 70B models offloads where the command says that it does not
+        {
+            "model": "meta-llama/Llama-3.3-70B-Instruct",
+            "gpu": "RTX 5090",
+            "method": "full",
+            "trainer": "torchtune",
+        },
+    ],
+    ids=str,
+)
+def test_what_a_plans_command_says_is_read_back_to_the_same_bytes(train, plan, asked):
+    (one, *_) = plan(**asked, limit=1).plans
+    fields = tool_settings(one.launch.command, one.gpu_count)
+    again = train(**{**asked, "gpu_count": one.gpu_count} | fields)
+    assert again.per_gpu.required_bytes.expected == one.required_bytes.expected
 
 
 @pytest.mark.parametrize("divided", [{"offload": "cpu"}, {"zero_stage": 2}], ids=str)

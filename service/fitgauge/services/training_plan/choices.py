@@ -205,7 +205,7 @@ def filled_settings(
         sent_settings(request),
         trainer=None if tool is None else tool.name,
         # left open as in a question to check_training_fit, which then trains as TRL does
-        framework=framework if tool or framework != "transformers" else named_framework(request),
+        framework=framework if tool or framework == "megatron" else named_framework(request),
         # with what a tool takes where it is searched
         tensor_parallel=request.tensor_parallel or 2,
     )

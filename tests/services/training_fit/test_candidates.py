@@ -437,3 +437,13 @@ def test_shorter_sequences_are_tried_where_only_more_gpus_hold_a_training(train)
     changes = [one.request for one in train(**asked, sequence_length=4096).suggestions]
     assert any("sequence_length" in fields for fields in changes)
     assert any("gpu_count" in fields for fields in changes)
+
+
+def test_micro_batches_are_cut_no_further_than_is_needed(train):
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "method": "qlora"}
+    answer = train(**asked, micro_batch_size=32)
+    size = answer.suggestions[0].request["micro_batch_size"]
+    assert f"take micro-batches of {size} and accumulate gradients" in answer.summary
+    assert size > 1
+    assert train(**asked, micro_batch_size=size).verdict == "fits"
+    assert train(**asked, micro_batch_size=2 * size).verdict != "fits"

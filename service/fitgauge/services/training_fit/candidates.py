@@ -74,7 +74,8 @@ def ladders(
         workload = replace(workload, loss="fused")  # there is no other to offer
     settings = [*_of_algorithm(workload, setup, tool), *_settings(workload)]
     for change in settings:
-        yield Ladder((change,))
+        batches = _smaller_batches(workload) if "micro_batch_size" in change.fields else [change]
+        yield Ladder((*batches,))
     fused = replace(workload, loss="fused")
     if {"reference": "none"} in [change.fields for change in settings] and not (
         tool.places_reference("none", fused, setup.algorithm)
@@ -136,8 +137,7 @@ def _settings(workload: TrainingWorkload) -> Iterator[Change]:
         yield Change("use SDPA or FlashAttention instead of eager attention", {"attention": "sdpa"})
     if workload.loss not in ("fused", "none"):
         yield Change("fuse the loss with the head (Liger)", {"loss": "fused"})
-    if workload.micro_batch_size > 1:
-        yield Change("take micro-batches of 1 and accumulate gradients", {"micro_batch_size": 1})
+    yield from [*_smaller_batches(workload)][-1:]
     if workload.activation_checkpointing != "full":
         yield Change("checkpoint activations", {"activation_checkpointing": "full"})
     if (
@@ -194,6 +194,15 @@ def _room_for_rollout(workload: TrainingWorkload, setup: Setup) -> Iterator[Chan
         yield Change(
             f"give the rollout engine {more:.0%} of the GPU", {"rollout_memory_utilization": more}
         )
+
+
+def _smaller_batches(workload: TrainingWorkload) -> Iterator[Change]:
+    """Yield micro-batches of half, a quarter ... of their size."""
+    size = workload.micro_batch_size
+    while size > 1:
+        size //= 2
+        words = f"take micro-batches of {size} and accumulate gradients"
+        yield Change(words, {"micro_batch_size": size})
 
 
 def _divided(workload: TrainingWorkload) -> Iterator[Change]:

@@ -273,10 +273,10 @@ def test_a_gpu_that_is_not_known_is_named(ask):
     assert answer.missing[0].startswith("gpu: Unknown accelerator 'gtx 1050'.")
 
 
-def test_distillation_is_said_not_to_be_estimated(ask):
+def test_a_teacher_that_is_named_by_its_size_is_estimated(ask):
     text = "I want to distill a 70B teacher model into an 8B student on 8xH100, memory?"
     answer = ask(text)
-    assert any("distillation is not estimated" in note for note in answer.missing)
+    assert answer.understood.flags == {"teacher_model": "70b"}
     assert answer.operation == "check_training_fit"
     assert answer.understood.model == "8b"
 

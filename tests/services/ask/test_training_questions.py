@@ -4,17 +4,32 @@ import pytest
 
 
 @pytest.mark.parametrize(
+    ("text", "model", "teacher"),
+    [
+        ("Distill Qwen3-32B into Qwen3-4B on 4x A100 80GB", "Qwen3-4B", "Qwen/Qwen3-32B"),
+        ("Distill from 32B to 4B, Qwen3, on 8x H100", "Qwen3 4b", "Qwen/Qwen3-32B"),
+    ],
+)
+def test_a_distillation_trains_the_student_from_the_teacher(ask, text, model, teacher):
+    answer = ask(text)
+    assert answer.understood.model == model
+    assert answer.answer["understood_as"]["teacher_model"] == teacher
+    assert f"from {teacher}" in answer.answer["summary"]
+    assert not any("student alone" in note for note in answer.missing)
+
+
+@pytest.mark.parametrize(
     ("text", "model"),
     [
-        ("Distill Qwen3-32B into Qwen3-4B on 4x A100 80GB", "Qwen3-4B"),
+        ("how much memory to distill R1 into Qwen3 8B on 8x H100", "Qwen3 8B"),  # of other words
         ("How many GPUs to distill Llama-3.3-70B into Llama-3.1-8B?", "Llama-3.1-8B"),
     ],
 )
-def test_a_distillation_trains_the_student_that_is_named(ask, text, model):
+def test_a_distillation_that_is_not_estimated_is_of_the_student_alone(ask, text, model):
     answer = ask(text)
     assert answer.understood.model == model
     assert "LoRA" in answer.answer["summary"]
-    assert any("distillation is not estimated" in note for note in answer.missing)
+    assert any("teacher" in note for note in answer.missing)
 
 
 @pytest.mark.parametrize("offload", ["cpu offload, 64 GB RAM", "offload, 64 GB of system RAM"])

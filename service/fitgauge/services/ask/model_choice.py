@@ -141,6 +141,16 @@ def draft_model(text: str, facts: Sequence[Fact]) -> Fact | None:
     return drafts[0] if drafts and len(_distinct(facts)) > 1 else None
 
 
+def teacher_model(text: str, facts: Sequence[Fact]) -> Fact | None:
+    """Return the model that another one is distilled from; None where a text names no two.
+
+    facts: of models."""
+    distills = DISTILLS.search(text)
+    if distills is None or len(_distinct(facts)) < 2:
+        return None
+    return next((fact for fact in facts if distills.start() < fact.start < distills.end()), None)
+
+
 def without_other_words(facts: list[Fact], names: ModelNames) -> list[Fact]:
     """Return the models without the words that are only called like one, where another is surely
     one: of "LongLM" and a repository, the repository."""

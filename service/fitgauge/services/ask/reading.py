@@ -74,6 +74,7 @@ class _Choice:
         self._notes: list[str] = []
         """What the text says and the answer leaves out."""
         self._draft: str | None = None
+        self._teacher: str | None = None
         """The model that drafts tokens for the one that is meant."""
         self._settings_named = [token for token in tokens if token.kind in _SETTINGS_NAMED]
         self._questions = topics.question_sentences(text, tokens)
@@ -130,6 +131,8 @@ class _Choice:
             settings["flags"] = flags
         if self._draft is not None:
             settings["flags"] = {"draft_model": self._draft, "speculative_tokens": _DRAFTED}
+        if self._teacher is not None:
+            settings["flags"] = {"teacher_model": self._teacher}
         return settings | (self._command.settings() if self._command is not None else {})
 
     def _training_settings(self) -> dict[str, object]:
@@ -351,6 +354,9 @@ class _Choice:
         ):
             self._draft = str(draft.value)
             facts = [fact for fact in facts if fact.value != draft.value]
+        if self._training and (teacher := model_choice.teacher_model(self._text, facts)):
+            self._teacher = str(teacher.value)
+            facts = [fact for fact in facts if fact.value != teacher.value]
         model, models = model_choice.choose_model(self._text, facts, self._questions)
         if models:
             several = [next(one for one in facts if one.value == name) for name in models]

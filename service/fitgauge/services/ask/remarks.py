@@ -47,8 +47,8 @@ def share_of_each(text: str) -> tuple[float, str] | None:
 def remarks(text: str, *, alone: bool, drafted: bool, training: bool) -> list[str]:
     """Return a sentence for each, with the words of the question that it is about. alone: whether
     it is about a machine without a GPU, and the answer is not; drafted: whether it names a draft
-    model; training: whether it is about training, of which few say anything."""
-    rows = _REMARKS[1:2] if training else _REMARKS[drafted:]
+    model, or a teacher; training: whether it is about training, of which few say anything."""
+    rows = _REMARKS[1 : 1 + (not drafted)] if training else _REMARKS[drafted:]
     matches = ((pattern.search(text.lower()), sentence) for pattern, sentence in rows)
     notes = [f"{match[0]}: {sentence}" for match, sentence in matches if match]
     return [*notes, _WITHOUT_GPU] if alone and is_about(text, "no gpu") else notes

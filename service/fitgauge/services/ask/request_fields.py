@@ -54,6 +54,8 @@ def fields_of(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     if "model" in fields:
         fields["model"] = reading.model_text  # the answer says how it was read
     fields = fields.pop("flags", {}) | fields
+    if reading.operation != "check_training_fit":
+        fields.pop("teacher_model", None)
     notes = [*reading.notes, *_with_covered_engine(fields), *_remarks(reading, fields)]
     form, engine = fields.get("quantization"), fields.get("engine")
     fields["quantization"] = _of_as_many_bits(reading.text, form, engine)
@@ -89,7 +91,7 @@ def _remarks(reading: Reading, fields: Mapping[str, Any]) -> Iterator[str]:
     yield from remarks(
         reading.text,
         alone=not _names_gpus(fields) and not checks,
-        drafted="draft_model" in fields,
+        drafted="draft_model" in fields or "teacher_model" in fields,
         training=reading.training,
     )
     is_load = checks and _names_gpus(fields) and "concurrency" not in fields

@@ -247,7 +247,13 @@ def _refuse_teacher(tool: Tool, spec: ModelSpec, teacher: Model | None) -> None:
     if tool.name == "trl" and words[0] != words[1]:
         detail = f"TRL distils equal vocabularies alone: {words[0]:,} words from {words[1]:,}."
         hint = "Send trainer ms-swift, which pads them, or a teacher of as many words."
-        raise InvalidRequestError(detail, hint=hint, field="teacher_model", code="unsupported")
+        raise InvalidRequestError(
+            detail,
+            hint=hint,
+            field="teacher_model",
+            code="unsupported",
+            send={"teacher_model": None, "algorithm": "sft"},
+        )
 
 
 def default_micro_batch(request: TrainingRequest, micro_batches: int, replicas: int) -> int:

@@ -146,16 +146,14 @@ class SettingsSearch:
         return _shortlist([one for one in results if not self._outdone(one.suggestion, results)])
 
     def _outdone(self, one: Suggestion, results: Sequence[_Result]) -> bool:
-        """Return whether another method takes no fewer GPUs than this one does on more of them."""
-        others = [
-            result.suggestion.request["gpu_count"]
+        """Return whether it is another method, on no fewer GPUs than the one that is asked for
+        takes."""
+        own = [
+            _gpus(result.suggestion)
             for result in results
-            if result.suggestion.verdict == "fits"
-            and not self._is_of_another(result.suggestion)
-            and "gpu_count" in result.suggestion.request
+            if result.suggestion.verdict == "fits" and not self._is_of_another(result.suggestion)
         ]
-        wanted = one.request.get("gpu_count", 0)
-        return self._is_of_another(one) and any(wanted >= count for count in others)
+        return self._is_of_another(one) and any(0 < count <= _gpus(one) for count in own)
 
     def _is_of_another(self, one: Suggestion) -> bool:
         """Return whether a suggestion changes the method."""
@@ -268,6 +266,12 @@ def _dominates(other: Suggestion, one: Suggestion) -> bool:
         and other.required_bytes <= one.required_bytes
         and other.request.items() <= one.request.items()
     )
+
+
+def _gpus(one: Suggestion) -> int:
+    """Return how many GPUs a suggestion takes; 0 for as many as there are."""
+    count = one.request.get("gpu_count", 0)
+    return count if isinstance(count, int) else 0
 
 
 def _fits_here(one: Suggestion) -> bool:

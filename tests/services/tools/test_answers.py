@@ -279,3 +279,9 @@ def test_a_base_in_4_bit_is_said_of_lora(call):
     )
     assert short["answer"].startswith("LoRA of 7b over a base in nf4 fits on one RTX 4090: ")
     assert "over a base" not in call("check_training_fit", model="7b", gpu="L4")["answer"]
+
+
+def test_sizes_below_a_tenth_keep_two_decimals(call):
+    log = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.64 GiB"
+    short = call("explain_log", log=f"{log} of which 3.75 MiB is free.")
+    assert "an allocation of 0.02 GiB failed" in short["answer"]

@@ -45,8 +45,14 @@ def gib(size: int) -> float:
 
 
 def one_decimal(text: str) -> str:
-    """Return a text with its GiB in one decimal, as the rest of the answer has them."""
-    return _TWO_DECIMALS.sub(lambda match: f"{float(match[1].replace(',', '')):,.1f}", text)
+    """Return a text with its GiB in one decimal, as the rest of the answer has them; those below
+    0.1 as they are."""
+    return _TWO_DECIMALS.sub(lambda match: _rounded(match[1]), text)
+
+
+def _rounded(digits: str) -> str:
+    size = float(digits.replace(",", ""))
+    return f"{size:,.1f}" if size >= 0.1 else digits
 
 
 def gpus(gpu: GpuAnswer) -> str:

@@ -421,3 +421,13 @@ def test_other_processes_are_not_named_where_this_one_holds_the_gpu(explain):
     alone = explain(f"{message} memory, this process has 78.00 GiB memory in use.").fixes
     shared = explain(f"{message} memory, this process has 40.00 GiB memory in use.").fixes
     assert [fix.command == first for fix in (alone[0], shared[0])] == [False, True]
+
+
+def test_a_server_that_runs_out_with_its_cache_in_place_takes_too_large_a_share(explain):
+    log = (
+        "server_args=ServerArgs(model_path='Qwen/Qwen3-32B', tp_size=2, mem_fraction_static=0.85)\n"
+        "[TP0] KV Cache is allocated. #tokens: 42318, K size: 2.58 GB, V size: 2.58 GB\n"
+        "[TP0] Capture cuda graph failed: CUDA out of memory. Tried to allocate 594.00 MiB. GPU 0"
+        " has a total capacity of 44.39 GiB of which 310.31 MiB is free.\n"
+    )
+    assert explain(log).fixes[0].command == "--mem-fraction-static 0.8"

@@ -76,11 +76,13 @@ def general_fixes(
     *,
     kv_cache: bool,
     alone: bool = False,
+    cached: bool = False,
     longest: float | None = None,
 ) -> list[LogFix]:
     """Return the changes. engine: None where nothing says which one ran; remarks: the log's, of
     what ran out and where; kv_cache: weights were loaded, and the cache is too small; alone: the
-    process held the GPU by itself; longest: the context that fits by the log itself [tokens]."""
+    process held the GPU by itself; cached: it held its cache already, so that its share of the GPU
+    leaves too little; longest: the context that fits by the log itself [tokens]."""
     if "host_memory" in remarks:
         return [*_HOST]
     if "optimizer_step" in remarks:
@@ -89,16 +91,15 @@ def general_fixes(
         fixes = _IN_LOSS if "loss" in remarks else _TRAINING
         done = {_CHECKPOINTING.change} if "checkpointed" in remarks else set()
         return [fix for fix in fixes if fix.change not in done]
-    every = (
-        _ANY
-        if engine is None
-        else (_OTHERS, *_of_engine(engine, kv_cache, round(longest or _CONTEXT)))
-    )
-    return [fix for fix in every if fix is not _OTHERS or not (kv_cache or alone)]
+    every: tuple[LogFix, ...] = _ANY
+    if engine is not None:
+        every = (_OTHERS, *_of_engine(engine, kv_cache, cached, round(longest or _CONTEXT)))
+    return [fix for fix in every if fix is not _OTHERS or not (kv_cache or alone or cached)]
 
 
-def _of_engine(engine: EngineName, kv_cache: bool, context: int) -> Iterator[LogFix]:
-    for flag in ENGINES[engine].memory_flags:
+def _of_engine(engine: EngineName, kv_cache: bool, cached: bool, context: int) -> Iterator[LogFix]:
+    flags = ENGINES[engine].memory_flags
+    for flag in sorted(flags, key=lambda flag: not (cached and flag.device_alone)):
         if not (flag.device_alone if kv_cache else flag.kv_cache_alone):
             yield LogFix(change=flag.change, command=flag.flags.format(context=context))
 

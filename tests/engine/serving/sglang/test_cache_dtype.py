@@ -29,6 +29,13 @@ def workload(**fields: Any) -> Workload:
         ({"quant_algo": "NVFP4", "kv_cache_quant_algo": "fp8"}, True),
         ({"quant_method": "fp8", "kv_cache_quant_algo": "FP8"}, True),
         ({"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8}}, False),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "kv_cache_scheme": {"type": "float", "num_bits": 8, "dynamic": False},
+            },
+            True,
+        ),
     ],
 )
 def test_a_checkpoint_of_modelopt_sets_the_format(

@@ -22,6 +22,19 @@ MXFP4 = {
 }
 
 
+W4A8 = {
+    "quant_method": "compressed-tensors",
+    "format": "pack-quantized",
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 4, "type": "int", "group_size": 128},
+            "input_activations": {"num_bits": 8, "type": "int"},
+        }
+    },
+}
+
+
 @pytest.mark.parametrize(
     ("model", "settings", "gpu", "cache", "refused"),
     [
@@ -48,6 +61,18 @@ MXFP4 = {
         ("Qwen/Qwen3-30B-A3B", {"quant_method": "gptq"}, "B200", "auto", True),
         ("Qwen/Qwen3-8B", MXFP4, "H100", "auto", True),
         ("moonshotai/Kimi-K3", None, "H100", "auto", False),  # its experts alone
+        ("Qwen/Qwen3-8B", {"quant_method": "auto-round", "bits": 4}, "H100", "auto", False),
+        ("Qwen/Qwen3-8B", {"quant_method": "hqq", "bits": 4}, "H100", "auto", True),
+        ("Qwen/Qwen3-8B", {"quant_method": "w4afp8"}, "H100", "auto", False),
+        ("Qwen/Qwen3-8B", {"quant_method": "gptq", "sym": False}, "H100", "auto", True),
+        (
+            "Qwen/Qwen3-8B",
+            {"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"},
+            "H100",
+            "auto",
+            True,
+        ),
+        ("Qwen/Qwen3-8B", W4A8, "H100", "auto", True),
         ("THUDM/chatglm-6b", None, "H100", "auto", True),
         ("THUDM/chatglm2-6b", None, "H100", "auto", False),
     ],

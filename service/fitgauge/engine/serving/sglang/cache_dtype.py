@@ -1,8 +1,8 @@
 """The format of SGLang's KV cache where none is asked for.
 
 Source: sglang 0.5.23, srt/mem_cache/kv_cache_dtype.py (configure_kv_cache_dtype),
-srt/layers/quantization/modelopt_quant.py and fp8.py (from_config), srt/arg_groups/overrides.py
-(_dsa_kv_cache_dtype_default)."""
+srt/layers/quantization/modelopt_quant.py and fp8.py (from_config), compressed_tensors.py
+(CompressedTensorsKVCacheMethod), srt/arg_groups/overrides.py (_dsa_kv_cache_dtype_default)."""
 
 from collections.abc import Mapping
 
@@ -37,17 +37,18 @@ def is_sparse_latent(spec: ModelSpec) -> bool:
 
 
 def checkpoint_is_fp8(settings: Mapping[str, object]) -> bool:
-    """Return whether a checkpoint of ModelOpt's, or one of FP8 with its key, has an FP8 cache."""
+    """Return whether a checkpoint of ModelOpt's or compressed-tensors', or one of FP8 with its key,
+    has an FP8 cache."""
     nested = settings.get("quantization")
     if isinstance(nested, Mapping):
         return _is_fp8(nested.get("kv_cache_quant_algo"))
-    if not settings.get("quant_algo"):
-        return settings.get("quant_method") == "fp8" and _is_fp8(
-            settings.get("kv_cache_quant_algo")
-        )
+    method = settings.get("quant_method")
+    if not settings.get("quant_algo") and method != "compressed-tensors":
+        return method == "fp8" and _is_fp8(settings.get("kv_cache_quant_algo"))
     scheme = settings.get("kv_cache_scheme")
     if isinstance(scheme, Mapping):
-        return scheme.get("type") == "float" and scheme.get("num_bits") == 8
+        is_static = not scheme.get("dynamic")
+        return scheme.get("type") == "float" and scheme.get("num_bits") == 8 and is_static
     apart = settings.get("hf_quant_config")
     if isinstance(apart, Mapping):
         return _is_fp8(apart.get("kv_cache_quant_algo"))

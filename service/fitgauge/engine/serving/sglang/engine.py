@@ -52,7 +52,7 @@ ENGINE = Engine(
             targets=frozenset({"gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201"}),
             methods=frozenset({
                 "awq", "gptq", "fp8", "compressed-tensors", "quark", "mxfp4", "nvfp4",
-                "modelopt_nvfp4", "torchao",
+                "modelopt_nvfp4",
                 "int8", "int4", "bitsandbytes",
             }),
         ),
@@ -65,7 +65,7 @@ ENGINE = Engine(
     formats={
         "awq": (7, 5), "gptq": (8, 0), "fp8": (8, 0), "mxfp4": (8, 0), "mxfp8": (10, 0),
         "nvfp4": (8, 0), "modelopt_nvfp4": (8, 0), "modelopt_mxfp8": (10, 0), "modelopt": (8, 0),
-        "compressed-tensors": (8, 0), "torchao": (8, 0),
+        "compressed-tensors": (8, 0), "auto-round": (8, 0),
         "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0), "gguf": (6, 0),
     },
     served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import CompressedAttention, LatentAttention
 from fitgauge.engine.model.spec import Kind, ModelSpec
-from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.published import READERS, published
 from fitgauge.engine.quantization.scheme import RuleIndex
 from fitgauge.engine.serving.sglang import hicache
 from fitgauge.engine.serving.sglang.cache_dtype import is_sparse_latent
 from fitgauge.engine.serving.sglang.gpus import architecture
 from fitgauge.engine.serving.sglang.quantized import registered_scheme
 from fitgauge.engine.serving.vllm.model_classes import first_chatglm_refusal
+from fitgauge.engine.serving.vllm.quantized import inputs_of_groups
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 
@@ -54,6 +55,10 @@ def _without_format(
     settings = apart if isinstance(apart, Mapping) else settings
     if refused := _without_marlin(spec, settings.get("quant_method"), accelerator):
         return refused
+    if lacking := _unread(spec, settings):
+        return UnsupportedError(
+            "engine", f"SGLang reads no {lacking}.", ({"engine": ("vllm", "transformers")},)
+        )
     if settings.get("quant_method") == "awq" and capability < (8, 0) and spec.dtype == "BF16":
         return UnsupportedError(
             "gpu", "SGLang's AWQ runs in float16 alone below compute capability 8.0."
@@ -84,6 +89,36 @@ def _without_format(
         return UnsupportedError(
             "gpu", "SGLang runs DeepSeek V4 in NVFP4 on Blackwell GPUs and newer alone."
         )
+    return None
+
+
+_READ_TOO = frozenset({
+    "auto-round-int8", "awq_marlin", "blockwise_int8", "gptq_marlin", "humming", "minimax_m3_nvfp4",
+    "modelslim", "moe_wna16", "mxfp_w4a8", "nvfp4_online", "petit_nvfp4", "quark_int4fp8_moe",
+    "quark_mxfp4", "w4afp8", "w8a8_fp8", "w8a8_int8",
+})  # fmt: skip
+"""Methods that SGLang reads and published.py does not. Source: sglang 0.5.23,
+quantization/__init__.py, BASE_QUANTIZATION_METHODS."""
+
+_UNREAD_ALGORITHMS = ("FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO")
+
+
+def _unread(spec: ModelSpec, settings: Mapping[str, object]) -> str | None:
+    """Return what SGLang does not read of a checkpoint, None where it reads all. Source: sglang
+    0.5.23, quantization/__init__.py (a GPTQ of zero points has no Marlin kernel, and `gptq` alone
+    is unknown); modelopt_quant.py, ModelOptFp8Config; compressed_tensors.py, get_linear_scheme."""
+    scheme, method = published(spec), settings.get("quant_method")
+    if scheme is None or not isinstance(method, str):
+        return None
+    if scheme.basis == "assumed" and method not in READERS.keys() | _READ_TOO:
+        return f"{method[:40]} weights"
+    if method == "gptq" and settings.get("sym") is False:
+        return "GPTQ with zero points (sym: false)"
+    if settings.get("quant_algo") in _UNREAD_ALGORITHMS:
+        return f"{settings['quant_algo']} of ModelOpt"
+    packed = any(form.name.startswith("packed_int") for form in scheme.formats)
+    if packed and any(inputs_of_groups(settings)):
+        return "packed integers with quantized inputs"
     return None
 
 

@@ -129,13 +129,18 @@ def check_checkpoint(
 def _has_inputs_in_int8(settings: Mapping[str, Any]) -> bool:
     """Return whether compressed-tensors quantizes what goes into linears to integers. Source:
     compressed_tensors_moe_w4a8_int8.py, which has kernels for CPUs alone."""
+    return any(inputs.get("type") == "int" for inputs in inputs_of_groups(settings))
+
+
+def inputs_of_groups(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return how compressed-tensors quantizes what goes into linears, by group that does."""
     groups = settings.get("config_groups")
     inputs = [
         group.get("input_activations")
         for group in (groups.values() if isinstance(groups, Mapping) else ())
         if isinstance(group, Mapping)
     ]
-    return any(isinstance(one, Mapping) and one.get("type") == "int" for one in inputs)
+    return [one for one in inputs if isinstance(one, Mapping)]
 
 
 def _is_gptq(form: Format | None) -> bool:

@@ -138,3 +138,25 @@ def test_formats_of_a_cache_side_by_side_have_an_answer_each(ask):
     caches = [one["understood_as"]["kv_cache_dtype"] for one in answer.answers]
     assert [cache.split()[0] for cache in caches] == ["f8_e4m3", "f16"]
     assert answer.understood.quantization == "awq"
+
+
+def test_of_several_gpus_each_is_told_the_widest_format_that_fits(ask):
+    answer = ask("qwen3 14b on a 3060 12gb or a 4060 ti 16gb or a 3090").answer
+    assert [(row["gpu"], row["quantization"]) for row in answer["items"]] == [
+        ("RTX 3060 12GB", "q5_k_m"),
+        ("RTX 4060 Ti 16GB", "q6_k"),
+        ("RTX 3090", "fp8"),
+    ]
+    assert answer["total"] == 3
+    assert (
+        "3 of 3 fit in some format, the widest of each: RTX 3060 12GB in q5_k_m ("
+        in (answer["summary"])
+    )
+
+
+def test_what_does_not_fit_as_published_beside_what_does_is_told_its_format(ask):
+    answer = ask("T4 vs L4 for mistral 7b").answer
+    assert [row["verdict"] for row in answer["items"]] == ["does_not_fit", "fits"]
+    first, second = answer["summary"].split(". ")
+    assert first.startswith("1 of 2 fit: L4 (")
+    assert second.startswith("In other formats: T4 in fp8 (")

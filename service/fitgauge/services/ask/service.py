@@ -11,7 +11,7 @@ from fitgauge.catalog.format_names import USUAL_GGUF
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
-from fitgauge.services.ask import leads
+from fitgauge.services.ask import leads, widest
 from fitgauge.services.ask.commands import as_started, how_it_is
 from fitgauge.services.ask.lengths import MOST_AT_ONCE, requests_a_second
 from fitgauge.services.ask.machines import ENOUGH
@@ -37,6 +37,10 @@ _NEEDED = frozenset({"model", "models", "gpu", "gpus", "log"})
 
 _ALONE = "question: name the model and the GPU in one; of an earlier one nothing is remembered."
 """What to send where a text names one of them and asks nothing: it may go on with another text."""
+
+_USUAL = "quantization: as published none fits, so these are the usual formats."
+_WHOLE = 500
+"""Rows of a table that is asked for whole."""
 
 _DIVIDES = next(name for name, engine in ENGINES.items() if engine.line_up is not None)
 """The engine that divides a model over GPUs of several kinds."""
@@ -287,13 +291,19 @@ class AskService:
     ) -> tuple[CompareAnswer, list[str]]:
         """Return a table with what a question in plain words wants besides, and what to say of
         it: formats that fit where none is named and as published nothing does."""
-        remarks, as_asked = [], table
-        if leads.lacks_format(request, table):
-            formats = structs.replace(request, quantizations=list(USUAL_FORMATS))
-            other = await self._answers["compare_fit"](formats)
-            assert isinstance(other, CompareAnswer)
-            table = other
-            remarks.append("quantization: as published none fits, so these are the usual formats.")
+        remarks, as_asked, more = [], table, ""
+        missing = widest.fits_nowhere(table) if request.quantizations is None else []
+        if missing:
+            formats = structs.replace(
+                widest.lacking(request, missing), quantizations=list(USUAL_FORMATS), limit=_WHOLE
+            )
+            tried = await self._answers["compare_fit"](formats)
+            assert isinstance(tried, CompareAnswer)
+            if leads.lacks_format(request, table):
+                table = tried
+                remarks.append(_USUAL)
+            else:
+                more = widest.also_in_words(table, missing, tried)
         rows = leads.side_by_side(reading.text, table)
         if field := leads.most_asked(reading.text, reading.understood, FitRequest):
             rows = leads.fitting_rows(table) or rows
@@ -310,7 +320,8 @@ class AskService:
         )
         each = await self._each([leads.as_question(row, reading.understood) for row in nearest])
         lead += leads.enough_of_each(each)
-        return structs.replace(table, summary=lead + table.summary), remarks
+        table = widest.widest(table)
+        return structs.replace(table, summary=lead + table.summary + more), remarks
 
     async def _each(self, requests: Sequence[FitRequest]) -> list[FitAnswer]:
         """Return the answer of each of several rows of a table."""

@@ -30,6 +30,12 @@ def in_words(rows: Sequence[CompareRow], total: int) -> str:
     return f"None of {of} fits; the nearest is {_in_words(nearest, fields)}{likely}."
 
 
+def cells_in_words(rows: Sequence[CompareRow], among: Sequence[CompareRow]) -> str:
+    """Return some rows as words, each by what tells it from the others of a table."""
+    fields = _differing(among)
+    return ", ".join(_in_words(row, fields) for row in rows)
+
+
 def _differing(rows: Sequence[CompareRow]) -> tuple[str, ...]:
     """Return what tells cells apart; of a lone one its model and GPU."""
     names = ("model", "gpu", "quantization", "engine", "context_length", "concurrency")

@@ -51,7 +51,7 @@ class Measured:
         return None
 
     def value(self, *names: str) -> float | None:
-        """Return its value."""
+        """Return the number that `pick` finds, in bytes or a count."""
         reading = self.pick(*names)
         return reading.value if reading else None
 

@@ -67,7 +67,7 @@ class AnswerBuilder:
         return "unsupported" if self._refused else self._trained.verdict
 
     def answer(self) -> TrainingAnswer:
-        """Return the answer."""
+        """Return the verdict with its evidence; unsupported where the framework or tool refuses."""
         request, subject, trained = self._request, self._subject, self._trained
         model, accelerator = subject.model, subject.accelerator
         gpus = responses.gpu_count_in_words(accelerator, subject.count)

@@ -104,7 +104,8 @@ def _uses_liger(workload: TrainingWorkload) -> bool:
 
 
 def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
-    """Return the script and its flags."""
+    """Return what `accelerate launch` starts: the script of the algorithm, or of a model that
+    encodes texts, and its flags."""
     if model.spec.task != "generate" and setup.algorithm == "sft":
         return _encoder(model, workload)
     settings = {

@@ -138,7 +138,7 @@ def mixture(config: Config, hidden: int) -> tuple[Tensor, ...]:
 
 
 def mixture_widths(config: Config) -> Mlp:
-    """Return the widths of the mixture."""
+    """Return the sizes of experts without a gate, and of the shared ones together."""
     return Mlp(
         intermediate_size=config.integer("moe_intermediate_size"),
         gated=False,

@@ -91,7 +91,9 @@ from 15 on were asked after that.
 
 Of 45 configs of classes that no bundled model is of, 27 agreed at first. What that brought is
 mended: MiniCPM3's latents, heads of Falcon-H1 and Phi, routers of Laguna, positions of
-PaddleOCR-VL, windows of EmbeddingGemma 2, MXFP4 of compressed-tensors.
+PaddleOCR-VL, windows of EmbeddingGemma 2, MXFP4 of compressed-tensors. The forty formats that vLLM
+was asked agreed in 44 of 80 at first and in 71 then: AutoRound is read, a cache in FP8 that
+compressed-tensors states is counted, and methods that SGLang does not read are refused.
 
 Some misses are the hunt's own. On a B200 SGLang builds the scales of DeepSeek V4's experts in
 float32 and narrows them after loading, which the hunt does too since seed 13. The first ChatGLM-6B,

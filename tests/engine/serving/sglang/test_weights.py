@@ -5,10 +5,12 @@ import msgspec
 import pytest
 
 from bundled_models import spec_of
+from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.sglang.degrees import check_parallel
 from fitgauge.engine.serving.sglang.gpus import Architecture
+from fitgauge.engine.serving.sglang.quantized import expert_form, registered_scheme
 from fitgauge.engine.serving.sglang.weights import (
     buffer_bytes,
     lengthened_tables,
@@ -114,3 +116,14 @@ def test_rotary_tables_of_towers_are_as_long_as_the_context(context_length: int,
     """262,400 rows of 64 and of 36 numbers; sglang registers 104,960,256 B."""
     spec = lengthened_tables(spec_of("nvidia/Qwen3.6-27B-NVFP4"), context_length)
     assert buffer_bytes(spec) == size
+
+
+def test_experts_of_auto_round_have_scales_alone_in_groups_that_a_rank_holds():
+    settings = {"quant_method": "auto-round", "bits": 4, "group_size": 128}
+    spec = msgspec.structs.replace(spec_of("Qwen/Qwen3-30B-A3B"), quantization=settings)
+    scheme = published(spec)
+    assert scheme is not None
+    rules = registered_scheme(spec, scheme).rules
+    form = next(rule.form for rule in rules if rule.form and rule.kinds == (Kind.EXPERT,))
+    here = expert_form(form, 192, 2048, 4)
+    assert (here.group, here.zero_bits, here.input_bits) == (64, 0, 0)

@@ -41,7 +41,12 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
         block.mlp.gated for block in spec.blocks if block.mlp and block.part is Part.LANGUAGE
     )
     later = named((*_LATER_OF_FUSED, *(_LATER_OF_GATED if gated else ())))
-    rules = [each for rule in rules for each in _registered(rule, later, ordered=ordered)]
+    rounded = scheme.name == "auto-round"
+    rules = [
+        each
+        for rule in rules
+        for each in _registered(rule, later, ordered=ordered, rounded=rounded)
+    ]
     if scheme.name in ("mxfp4", "compressed-tensors"):
         rules = [_with_biases(rule, spec) for rule in rules]
     whole = [Rule(form=None, names=names) for names in (UNQUANTIZED, IN_16_BIT_BESIDE_MXFP4)]
@@ -74,11 +79,12 @@ def _with_biases(rule: Rule, spec: ModelSpec) -> Rule:
     return msgspec.structs.replace(rule, form=msgspec.structs.replace(rule.form, output_bits=16))
 
 
-def _registered(rule: Rule, later_of_fused: Names, *, ordered: bool) -> list[Rule]:
+def _registered(rule: Rule, later_of_fused: Names, *, ordered: bool, rounded: bool) -> list[Rule]:
     """Return a rule as the rules of what is registered: linears, experts, and what is the second
     of a fused linear. ordered: whether groups lie in the order of activations, for which linears
-    keep all scales and experts do not. Source: marlin_utils.py,
-    marlin_repeat_scales_on_all_ranks; gptq/schemes/gptq_moe.py."""
+    keep all scales and experts do not. rounded: whether AutoRound packed it, whose experts have
+    scales alone. Source: marlin_utils.py, marlin_repeat_scales_on_all_ranks; gptq/schemes/
+    gptq_moe.py; auto_round.py, apply_gptq_quant_layer (moe_wna16)."""
     form = rule.form
     if form is None:
         return [rule]
@@ -90,7 +96,7 @@ def _registered(rule: Rule, later_of_fused: Names, *, ordered: bool) -> list[Rul
         form = msgspec.structs.replace(form, repeats_scales=True)
     rules = []
     for kinds, own in (
-        ((Kind.EXPERT,), _of_experts(form, ordered=ordered)),
+        ((Kind.EXPERT,), _with_scales(form) if rounded else _of_experts(form, ordered=ordered)),
         (tuple(kind for kind in rule.kinds if kind is not Kind.EXPERT), form),
     ):
         if not any(kind in rule.kinds for kind in kinds):
@@ -103,6 +109,11 @@ def _registered(rule: Rule, later_of_fused: Names, *, ordered: bool) -> list[Rul
             )
         rules.append(msgspec.structs.replace(rule, form=own, kinds=kinds))
     return rules
+
+
+def _with_scales(form: Format) -> Format:
+    """Return a format with neither zero points nor an index of groups."""
+    return msgspec.structs.replace(form, input_bits=0, zero_bits=0)
 
 
 def _of_experts(form: Format, *, ordered: bool) -> Format:
@@ -118,8 +129,9 @@ def _of_experts(form: Format, *, ordered: bool) -> Format:
 
 def expert_form(form: Format, width: int, hidden: int, ways: int) -> Format:
     """Return the format of an expert's weight on a rank that holds `width` of its features: AWQ
-    that Marlin's kernels do not read has smaller groups. Source: awq/awq.py, AWQMarlinConfig;
-    moe_wna16.py, MoeWNA16Method.create_weights."""
-    if not form.name.startswith("awq_") or marlin_reads(form, width, hidden):
+    that Marlin's kernels do not read has smaller groups, and so has what AutoRound packed. Source:
+    awq/awq.py, AWQMarlinConfig; moe_wna16.py, MoeWNA16Method.create_weights."""
+    rounded = form.name.startswith("gptq_") and not form.zero_bits
+    if not rounded and (not form.name.startswith("awq_") or marlin_reads(form, width, hidden)):
         return form
     return msgspec.structs.replace(form, group=halved_group(form.group, width, hidden))

@@ -270,6 +270,19 @@ def test_a_list_may_be_sent_as_its_json():
     assert fields("explain_log", log="[rank0]: out of memory")["log"] == "[rank0]: out of memory"
 
 
+@pytest.mark.parametrize("text", ["[" * 3_000, "{" * 3_000, "[" * 100_000, '{"gpu":' * 400])
+def test_what_is_nested_too_deeply_is_refused(text):
+    with pytest.raises(InvalidRequestError):
+        fields("check_fit", model="7b", gpu=text)
+    deep = "L4"
+    for _ in range(800):
+        deep = {"gpu": [deep]}
+    for sent in ({"gpu": deep}, {"options": deep}):
+        with pytest.raises(InvalidRequestError):
+            fields("check_fit", model="7b", **sent)
+    assert fields("check_fit", model="7b", options="[" * 100_000) == {"model": "7b"}
+
+
 def test_a_word_for_another_field_sets_what_the_tool_has_of_it():
     assert more("check_training_fit", task="pretraining") == {"method": "full"}
     assert more("check_training_fit", task="QLoRA") == {"method": "qlora"}

@@ -3,7 +3,7 @@
 Nothing is dropped silently: an argument sets a field, or is reported as ignored, or is refused."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, ValuesView
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -23,6 +23,9 @@ from fitgauge.services.training_fit.launchers.registry import tools_by_word
 _TASK = fields_of(RecommendRequest)["task"]
 _MOST = 60
 """Arguments of a call."""
+
+_DEEPEST = 12
+"""Levels of objects and lists in arguments."""
 
 
 class Arguments(NamedTuple):
@@ -49,6 +52,10 @@ def parse(tool: Tool, sent: Mapping[str, Any]) -> Arguments:
             hint=f"Send at most {_MOST}.",
             code="invalid-value",
         )
+    if _is_deep(sent):
+        raise InvalidRequestError(
+            "The arguments are nested too deeply.", hint="Send them flat.", code="invalid-value"
+        )
     reader = Reader(tool)
     options = sent.get(OPTIONS)
     face = {parameter.name for parameter in tool.parameters}
@@ -72,11 +79,20 @@ def parse(tool: Tool, sent: Mapping[str, Any]) -> Arguments:
     )
 
 
+def _is_deep(value: object, levels: int = _DEEPEST) -> bool:
+    """Return whether a value holds more levels than `levels`."""
+    inner = value.values() if isinstance(value, Mapping) else value
+    if not isinstance(inner, list | ValuesView):
+        return False
+    return levels == 0 or any(_is_deep(one, levels - 1) for one in inner)
+
+
 def training_named(tool: Tool, sent: Mapping[str, Any]) -> str | None:
     """Return the argument to a tool of serving that names a training: its task, method or tool."""
     accepted = fields_of(tool.request)
-    for key, value in sent.items() if tool.training else ():
-        names, word = FIELDS.get(plain(key), [plain(key)]), plain(str(value))
+    texts = {key: value for key, value in sent.items() if isinstance(value, str)}
+    for key, value in texts.items() if tool.training else ():
+        names, word = FIELDS.get(plain(key), [plain(key)]), plain(value)
         if not accepted.keys().isdisjoint((key, *names)):
             continue
         meant: Mapping[str, object] = VALUES.get(names[0], {}).get(word, {names[0]: word})

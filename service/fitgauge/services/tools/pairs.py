@@ -9,17 +9,17 @@ from typing import Any
 from fitgauge.services.tools.aliases import SWITCHES, plain
 
 _PAIR = re.compile(r"[,;\n]\s*(?=[\w-]+\s*[=:])|[;\n]|(?<=\w)\s+(?=[\w-]+=)")
+_LONGEST_JSON = 4_000
+_DEEPEST_JSON = 40
 _QUOTES = " \t'\""
 _FLAG = re.compile(r"(?:^|\s)--?[a-zA-Z]")
 
 
 def pairs(options: object, is_name: Callable[..., bool]) -> Iterator[tuple[str, Any]]:
     """Yield the keys and values of `options`: text, flags of a command, JSON, or an object."""
-    if isinstance(options, str) and options.strip().startswith(("{", "[")):
-        try:
-            options = json.loads(options)
-        except ValueError:
-            options = str(options).strip().strip("{}[]")
+    options = from_json(options)
+    if isinstance(options, str):
+        options = options.strip().strip("{}[]")
     if isinstance(options, Mapping):
         yield from ((str(key), value) for key, value in options.items())
     elif isinstance(options, list):
@@ -27,6 +27,18 @@ def pairs(options: object, is_name: Callable[..., bool]) -> Iterator[tuple[str, 
             yield from pairs(one, is_name)
     elif isinstance(options, str) and options.strip().lower() not in ("null", "none", "{}"):
         yield from _flags(options) if _FLAG.search(options) else _of_text(options, is_name)
+
+
+def from_json(value: Any) -> Any:  # noqa: ANN401 - JSON is any
+    """Return what a text holds that is a list or an object in JSON; else the value, as for a log
+    whose lines are JSON, and for what is nested too deeply."""
+    text = value.strip() if isinstance(value, str) and len(value) <= _LONGEST_JSON else ""
+    if not text.startswith(("[", "{")) or text.count("[") + text.count("{") > _DEEPEST_JSON:
+        return value
+    try:
+        return json.loads(text)
+    except ValueError:
+        return value
 
 
 def _of_text(text: str, is_name: Callable[..., bool]) -> Iterator[tuple[str, Any]]:

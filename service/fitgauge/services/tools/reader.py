@@ -31,14 +31,12 @@ from fitgauge.services.tools.aliases import (
 )
 from fitgauge.services.tools.faces import OPTIONS, Tool, option_keys
 from fitgauge.services.tools.names import OF_MACHINES, Names
+from fitgauge.services.tools.pairs import from_json
 from fitgauge.services.tools.values import Field, is_not_set, read, whole_number
 from fitgauge.services.training_fit.launchers.registry import tools_by_word
 from fitgauge.services.training_fit.tool_settings import tool_settings
 
 _COMMAND = "command"
-_LONGEST_JSON = 2_000
-"""Characters of a text that is read as JSON: a log may be lines of it."""
-
 _ALL_LAYERS = re.compile(r"-\d+|999?|all|auto|max")
 _LIMITED = ("concurrency", "context_length", "sequence_length", "micro_batch_size")
 _SIXTEEN_BIT = frozenset(("bf16", "bfloat16", "fp16", "float16", "half", "16", "16bit"))
@@ -138,7 +136,7 @@ class Reader:
 
     def _take(self, key: str, value: Any) -> bool:  # noqa: ANN401 - JSON is any
         """Read one argument. Returns False where its name means nothing."""
-        value = _from_json(value)
+        value = from_json(value)
         return (
             (isinstance(value, Mapping) and self._take_object(key, value))
             or self._take_switch(key, value)
@@ -343,16 +341,6 @@ class Reader:
             name = self.fields.get(field, "")
             if not has_size.search(name):
                 self.fields[field] = f"{name} {_BARE.sub(unit, size)}".strip()
-
-
-def _from_json(value: Any) -> Any:  # noqa: ANN401 - JSON is any
-    """Return what a text holds that is a list or an object in JSON; else the value."""
-    if not isinstance(value, str) or len(value) > _LONGEST_JSON or value[:1] not in ("[", "{"):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
 
 
 def _is_switch(value: object) -> bool:

@@ -548,3 +548,14 @@ def test_layers_are_asked_for_in_other_languages(ask):
     answer = ask(text).answer
     layers = answer["launch"]["command"].partition("-ngl ")[2].split()[0]
     assert f"{layers} layers on the GPU. " in answer["summary"]
+
+
+@pytest.mark.parametrize(
+    ("text", "lead"),
+    [
+        ("how far can I push the number of users of qwen2.5 7b on an L4?", "requests at once"),
+        ("4090 한 장으로 EXAONE 3.5 32B Q4 몇 토큰까지 컨텍스트 가능해?", "tokens of context"),
+    ],
+)
+def test_the_most_is_said_however_it_is_asked_for(ask, text, lead):
+    assert f" {lead} at most. " in ask(text).answer["summary"]

@@ -43,6 +43,9 @@ def test_nothing_is_said_of_what_is_used_or_not_asked_about(ask, text):
         ("what's the lowest power gpu for mistral small 24b q4", "lowest power"),
         ("do I need nvlink for 2x3090 with llama 70b q4?", "nvlink"),
         ("best model for roleplay on a 4070?", "search"),
+        ("does gemma 27b q4 fit on a 5070 ti super?", "gpu"),
+        ("what gpu do I need to finetune mistral nemo with unsloth", "trainer"),
+        ("gpu for qwen3 8b, бюджет 60 тысяч рублей", "60000 рублей"),
     ],
 )
 def test_what_no_request_has_a_field_for_is_named(ask, text, words):

@@ -29,8 +29,9 @@ _NEEDED = re.compile(
     r"|升到|降低到|减小到|最高|最小|最低)[^.,;?!，]{0,24}$|=\s{0,3}$"
 )
 _HAD = re.compile(
-    r"(?:\b(?:in|on|with|under|have|has|got|within|only|my|single|a|an|using|for|is|i|out of"
-    r"|mod(?:d?ed)? (?:to|with))\b|用|在|仅|只有|有|单卡|是|只)\s*(?:\w+\s)?[^\w]{0,3}$"
+    r"(?:\b(?:in|on|with|en|em|con|avec|mit|auf|under|have|has|got|within|only|my|single|a|an|using"
+    r"|for|is|i|out of|mod(?:d?ed)? (?:to|with))\b"
+    r"|用|在|仅|只有|有|单卡|是|只)\s*(?:\w+\s)?[^\w]{0,3}$"
 )
 _ON_ONE = re.compile(
     r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$|\b(?:out of|on)\s+$"
@@ -183,6 +184,8 @@ class _Choice(NamedTuple):
         if alone is not None:
             return self._completed([alone.value], bare, alone), []
         options = list(distinct.values())
+        after = [fact for fact in options if fact.start >= end_of_contrast(self.text)]
+        options = after if len(after) > 1 else options
         if (
             not is_about(self.text, "comparison")
             and (moved := after_contrast(self.text, options)) is not None
@@ -364,6 +367,22 @@ def other_memory(facts: Sequence[Fact], gpus: GpuNames) -> Iterator[str]:
             f"gpu: {match.accelerator.name} has {sold} GB: for a card of {one.memory:g} GB send"
             f" {one.memory:g}GB."
         )
+
+
+_EDITION = re.compile(r"[ -]?(?:super|ti|xtx?|gre|max|pro|ultra)\b(?! \d)", re.IGNORECASE)
+"""What an edition of a GPU is called."""
+
+
+def other_editions(text: str, facts: Sequence[Fact], gpus: GpuNames) -> Iterator[str]:
+    """Yield what to say of each GPU that is named in an edition that the catalog has not."""
+    for fact in facts:
+        name = fact.value.name
+        after = _EDITION.match(text, fact.end)
+        if name and after and (match := gpus.find(name)) and not gpus.find(name + after[0]):
+            yield (
+                f"gpu: {name}{after[0]} is not in the catalog; the answer is of"
+                f" {match.accelerator.name}."
+            )
 
 
 def gpus_not_among(

@@ -156,6 +156,12 @@ _AT_ONCE = re.compile(
     r"|(\d{1,2}) ?% ?(?:同时)?(?:在线|并发)",
     re.IGNORECASE,
 )
+_CLAUSE = re.compile(r"[,;，；]")
+_SIMULTANEOUS = re.compile(
+    r"\b(?:concurren\w+|simultan\w+|at once|at (?:the same|a) time|at peak|in parallel|active)\b"
+    r"|同时|并发|同時|동시",
+    re.IGNORECASE,
+)
 MOST_AT_ONCE = 1024
 """Requests at once that are tried."""
 
@@ -168,6 +174,22 @@ def share_at_once(text: str) -> float:
         return 1.0
     percent = match[2] or match[3]
     return int(percent) / 100 if percent else _PARTS[match[1].lower()]
+
+
+def at_once(text: str, users: Sequence[Fact]) -> Sequence[Fact]:
+    """Return those of several numbers of users in one sentence that a text has at once: "100 users,
+    20 of them concurrent"; all where it does not tell."""
+    if len({fact.sentence for fact in users}) != 1:
+        return users
+    ends = [fact.start for fact in users[1:]] + [len(text)]
+    clauses = [
+        _CLAUSE.split(text[: fact.start])[-1] + _CLAUSE.split(text[fact.start : end])[0]
+        for fact, end in zip(users, ends, strict=True)
+    ]
+    told = [
+        fact for fact, clause in zip(users, clauses, strict=True) if _SIMULTANEOUS.search(clause)
+    ]
+    return told or users
 
 
 def requests_a_second(text: str) -> float | None:

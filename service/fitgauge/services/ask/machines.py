@@ -121,7 +121,8 @@ _OFFLOADED = re.compile(
     re.IGNORECASE,
 )
 _OFFLOADED_SIZE = re.compile(
-    r"\b(?:cpu[-_ ])?offload(?:ing)?[-_ ]?(?:gb|gib)?\W{0,3}(?:of |is )?"
+    r"\bcpu[-_ ]offload[-_ ]gi?b[ =:]{1,3}(?P<flag>\d{1,3}(?:\.\d)?)\b"
+    r"|\b(?:cpu[-_ ])?offload(?:ing)?[-_ ]?(?:gb|gib)?\W{0,3}(?:of |is )?"
     r"(?P<after>\d{1,3}(?:\.\d)?) ?(?:gi?b|g)\b(?! (?:of )?(?:\w+ )?(?:ram|memory)\b)"
     r"|\b(?P<before>\d{1,3}(?:\.\d)?) ?(?:gi?b|g) (?:of )?(?:weights |cpu )?offload(?:ed|ing)?\b",
     re.IGNORECASE,
@@ -151,7 +152,7 @@ def offloaded(text: str) -> dict[str, float]:
     """Return what of the weights a text keeps in host memory, as fields of a request."""
     fields: dict[str, float] = {}
     if (match := _OFFLOADED_SIZE.search(text)) is not None:
-        fields["cpu_offload_gib"] = float(match["after"] or match["before"])
+        fields["cpu_offload_gib"] = float(match[str(match.lastgroup)])
     for match in _LAYERS.finditer(text):
         if (on_gpus := match["layers"] or match["said"]) is not None:
             fields["n_gpu_layers"] = int(on_gpus)

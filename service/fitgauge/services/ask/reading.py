@@ -11,7 +11,13 @@ from fitgauge.services.ask import lengths, machines, meant, model_choice, operat
 from fitgauge.services.ask.commands import Pasted, as_read, pasted_command
 from fitgauge.services.ask.facts import Fact, leftovers, of_last_turns
 from fitgauge.services.ask.grammar import facts
-from fitgauge.services.ask.hardware import choose, gpus_not_among, other_memory, unknown_gpu
+from fitgauge.services.ask.hardware import (
+    choose,
+    gpus_not_among,
+    other_editions,
+    other_memory,
+    unknown_gpu,
+)
 from fitgauge.services.ask.machines import choice_in, unnamed_mac
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import plain
@@ -154,6 +160,7 @@ class _Choice:
         )
         if " + " not in str(gpu):
             self._notes += other_memory(hardware, self._gpu_names)
+        self._notes += other_editions(self._text, hardware, self._gpu_names)
         if not (gpu or gpus) and (free := machines.free_gpu(self._text)) is not None:
             gpu, count = free[0], count or free[1]
             self._notes.append(free[2])

@@ -132,7 +132,8 @@ def _of_recommendation(reading: Reading, fields: dict[str, Any]) -> Iterator[str
         "objective": objective,
         "no_quantization": (is_published and fields.get("quantization") is None) or None,
     }
-    yield from ()
+    if trainer := fields.get("trainer"):
+        yield f"trainer: GPUs are listed by framework; name one for what {trainer} itself takes."
 
 
 def _of_plan(reading: Reading, fields: dict[str, Any]) -> Iterator[str]:

@@ -73,7 +73,10 @@ class Settings:
                 one.start for one in self._of("format") if meant.of_the_optimizer(self._text, one)
             }
         else:
-            people = self._largest("users") or self._largest("batch")
+            users = self._of("users")
+            self.used.update(fact.start for fact in users)
+            people = self._widest(lengths.at_once(self._text, users))
+            people = people or self._largest("batch")
             fields["concurrency"] = people and math.ceil(people * lengths.share_at_once(self._text))
             fields["lora_slots"] = self._adapters
             speeds = lengths.wanted_speeds(self._text, self._of("speed"))

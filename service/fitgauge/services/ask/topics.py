@@ -54,7 +54,7 @@ def _full(pattern: str) -> str:
 
 
 _TOPICS = {
-    topic: re.compile("|".join(_full(pattern) for _, pattern in group), re.IGNORECASE)
+    topic: re.compile("|".join(_full(pattern) for _, pattern in group), re.IGNORECASE | re.ASCII)
     for topic, group in itertools.groupby(rows("topics"), operator.itemgetter(0))
 }
 
@@ -206,7 +206,8 @@ _ROWS = [
     for field, value, pattern in rows("settings")
 ]
 _SETTINGS = [
-    (field, value, re.compile(pattern, re.IGNORECASE)) for field, value, pattern in reversed(_ROWS)
+    (field, value, re.compile(pattern, re.IGNORECASE | re.ASCII))
+    for field, value, pattern in reversed(_ROWS)
 ]
 """The last row of a field first: what the first one says stands."""
 OPTIMIZERS = re.compile(

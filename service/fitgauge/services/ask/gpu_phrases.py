@@ -168,17 +168,11 @@ _OF_EACH = re.compile(rf"\b{_COUNT} (?:of|x) (?:them|those|these|each|either)\b"
 
 
 _OR = r"\s*(?:/|,?\s(?:or|vs\.?|versus|oder|ou)\s|或者?|还是|と|か)\s*"
-_SIZES = re.compile(
+SIZES_ON_A_PAR = re.compile(
     rf"\b(\d{{1,3}})\s?(?:gi?b?)?{_OR}(?:the\s)?(\d{{1,3}})\s?(?:gi?b?)?(?![\w.]|\s?[k%])",
     re.IGNORECASE,
 )
 """Two sizes of one GPU: "A100 40 or 80"."""
-
-
-def sizes_side_by_side(text: str) -> Iterator[tuple[str, str]]:
-    """Yield pairs of numbers that a text sets side by side, which may be sizes of one GPU."""
-    for match in _SIZES.finditer(text):
-        yield match[1], match[2]
 
 
 def counts_side_by_side(text: str) -> tuple[str, ...]:

@@ -2,25 +2,25 @@
 
 import itertools
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.quantity import GB
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.gpu_phrases import (
+    SIZES_ON_A_PAR,
     Hardware,
     count_in_all,
     count_of_each,
     count_with_added,
     counts_side_by_side,
-    sizes_side_by_side,
     whole_nodes,
 )
 from fitgauge.services.ask.machines import in_laptop
 from fitgauge.services.ask.model_choice import after_contrast, end_of_contrast
 from fitgauge.services.ask.names import GpuNames
+from fitgauge.services.ask.other_gpus import AVOIDED, BEFORE, CAPACITY
 from fitgauge.services.ask.topics import is_about
 
 _NEEDED = re.compile(
@@ -43,8 +43,6 @@ _SUFFICES = re.compile(
 )
 """Words by which the memory of a text is what somebody has."""
 _OWN = re.compile(r"\b(?:have|has|got|my|own|only|our)\b|我|只有|手上|现有|本地")
-_AVOIDED = re.compile(r"\b(?:instead of|rather than)\b[^.,;?!，]{0,24}$")
-
 _SLICE = re.compile(r"\b\dg\.\d{1,3}gb\b", re.IGNORECASE)
 """A slice of a GPU as MIG names it."""
 _IN_ONE = re.compile(
@@ -69,38 +67,15 @@ _NOTHING = re.compile(r"[\s,]*(?:and\s*)?\d+\s?x?\s*$", re.IGNORECASE)
 """What stands between the GPUs of one machine: a sign; words where the text says that they are
 together; nothing but a count where each has one."""
 
-_CAPACITY = re.compile(
-    r"\btotal capac?ity of (\d{1,3}(?:\.\d{1,2})?) GiB"
-    r"|\b(\d{1,3}(?:\.\d{1,2})?) GiB total capac?ity"
-)
-"""What PyTorch prints of the GPU where memory ran out."""
-
 _EDITIONS = ("", " laptop")
 _CHIPS = ("", " pro", " max", " ultra")
 """Kinds of one generation that memory tells apart: an "M4 with 48 GB" is an M4 Pro."""
-
-_LIKE_A_GPU = re.compile(
-    r"\b(?:geforce |nvidia |amd |intel )?(?:rtx|gtx|gt|rx|quadro|tesla|radeon|arc)"
-    r" ?[a-z]?\d{3,4}[a-z]?(?: ?(?:ti|super|xt))?\b"
-    r"|\b[a-z]{1,2}\d{3,4}\b(?=\W{1,2}\d{1,3} ?gi?b\b)",
-    re.IGNORECASE,
-)
-"""What is written like the name of a GPU: with a brand, or before its memory."""
-_MEMORY_ALONE = re.compile(r"\d+GB")
-_ITS_MEMORY = re.compile(r"\W{1,2}(\d{1,3}) ?gi?b\b", re.IGNORECASE)
-"""Behind such a name."""
-
-_ROUNDED = 0.06
-"""How far memory may be from what a GPU is sold with: "12G" of 11."""
 
 _OLD = 4
 """Memory that older GPUs than those of the catalog had [GB]."""
 
 _TOLERANCE = 0.05
 """How far a memory size may be from a whole number to be that of a GPU [GB]."""
-
-_BEFORE = 40
-"""Characters before a fact that say what it is."""
 
 
 def choose(
@@ -130,7 +105,7 @@ def choose(
 def _sizes_of(text: str, name: str, gpus: GpuNames) -> list[str]:
     """Return the two sizes of a GPU that a text sets side by side: "A100 40 or 80"; none else."""
     bare = re.sub(r"\s*\d{1,3}\s?gi?b$", "", name, flags=re.IGNORECASE)
-    for sizes in sizes_side_by_side(text):
+    for sizes in SIZES_ON_A_PAR.findall(text):
         named = [f"{bare} {size}GB" for size in sizes]
         if len(set(map(gpus.find, named)) - {None}) > 1:
             return named
@@ -156,7 +131,7 @@ class _Choice(NamedTuple):
         facts = [fact for fact in self.facts if self._is_hardware(fact)]
         named = [fact for fact in facts if fact.value.name]
         if not is_about(self.text, "comparison"):
-            named = [fact for fact in named if not _AVOIDED.search(self._before(fact))] or named
+            named = [fact for fact in named if not AVOIDED.search(self._before(fact))] or named
         distinct: dict[object, Fact] = {}
         for fact in named:
             match = self.gpus.find(fact.value.name)
@@ -311,7 +286,7 @@ class _Choice(NamedTuple):
 
     def _before(self, fact: Fact) -> str:
         """Return what stands before a fact, in small letters."""
-        return self.text[max(0, fact.start - _BEFORE) : fact.start].lower()
+        return self.text[max(0, fact.start - BEFORE) : fact.start].lower()
 
     def _is_hardware(self, fact: Fact) -> bool:
         """Return whether a phrase is about GPUs that somebody has, not about what is needed."""
@@ -332,70 +307,9 @@ class _Choice(NamedTuple):
             return False
         if self.terse or not self.text[fact.end :].strip(" ?!.。？！"):
             return True
-        if fact.start == 0 or (_SUFFICES.search(self.text) and not _CAPACITY.search(self.text)):
+        if fact.start == 0 or (_SUFFICES.search(self.text) and not CAPACITY.search(self.text)):
             return True
         return one.named or one.count is not None or _HAD.search(before) is not None
-
-
-def unknown_gpu(text: str, gpu: str | None) -> tuple[str | None, str]:
-    """Return the memory that PyTorch prints of a GPU, else that of what is written like the name of
-    one, else that name, where a text names none that is known; and what to say of it.
-
-    gpu: what it names, which may be a memory alone."""
-    if gpu is not None and not _MEMORY_ALONE.fullmatch(gpu):
-        return gpu, ""
-    if gpu is None and (capacity := _CAPACITY.search(text)):
-        return f"{capacity[1] or capacity[2]}GiB", ""
-    if (match := _LIKE_A_GPU.search(text)) is None:
-        return gpu, ""
-    if (memory := _ITS_MEMORY.match(text, match.end())) is None:
-        return gpu or match[0], ""
-    size = f"{memory[1]}GB"
-    return size, f"gpu: {match[0]} is not in the catalog; the answer is of any GPU of {size}."
-
-
-def other_memory(facts: Sequence[Fact], gpus: GpuNames) -> Iterator[str]:
-    """Yield what to say of each GPU that is named with memory that no such one was sold with."""
-    for one in (fact.value for fact in facts):
-        match = gpus.find(one.name) if one.name and one.memory else None
-        if match is None or match.accelerator.unified_memory or match.count > 1:
-            continue
-        sold = round(match.accelerator.marketed_bytes / GB)
-        if abs(one.memory / sold - 1) < _ROUNDED or gpus.find(f"{one.name} {one.memory:g}GB"):
-            continue
-        yield (
-            f"gpu: {match.accelerator.name} has {sold} GB: for a card of {one.memory:g} GB send"
-            f" {one.memory:g}GB."
-        )
-
-
-_EDITION = re.compile(r"[ -]?(?:super|ti|xtx?|gre|max|pro|ultra)\b(?! \d)", re.IGNORECASE)
-"""What an edition of a GPU is called."""
-
-
-def other_editions(text: str, facts: Sequence[Fact], gpus: GpuNames) -> Iterator[str]:
-    """Yield what to say of each GPU that is named in an edition that the catalog has not."""
-    for fact in facts:
-        name = fact.value.name
-        after = _EDITION.match(text, fact.end)
-        if name and after and (match := gpus.find(name)) and not gpus.find(name + after[0]):
-            yield (
-                f"gpu: {name}{after[0]} is not in the catalog; the answer is of"
-                f" {match.accelerator.name}."
-            )
-
-
-def gpus_not_among(
-    text: str, facts: Sequence[Fact], names: Collection[str], gpus: GpuNames
-) -> Iterator[Fact]:
-    """Yield the GPUs that a text asks about and that are none of some names."""
-    taken = {match.accelerator.id for match in map(gpus.find, names) if match}
-    for fact in facts:
-        name = fact.value.name
-        match = gpus.find(name) if name else None
-        is_taken = match is None or match.accelerator.id in taken or any(name in n for n in names)
-        if not (is_taken or _AVOIDED.search(text[max(0, fact.start - _BEFORE) : fact.start])):
-            yield fact
 
 
 def name_of(one: Hardware, gpus: GpuNames) -> tuple[str | None, int | None]:

@@ -11,15 +11,15 @@ from fitgauge.services.ask import lengths, machines, meant, model_choice, operat
 from fitgauge.services.ask.commands import Pasted, as_read, pasted_command
 from fitgauge.services.ask.facts import Fact, leftovers, of_last_turns
 from fitgauge.services.ask.grammar import facts
-from fitgauge.services.ask.hardware import (
-    choose,
+from fitgauge.services.ask.hardware import choose
+from fitgauge.services.ask.machines import choice_in, unnamed_mac
+from fitgauge.services.ask.names import GpuNames, ModelNames
+from fitgauge.services.ask.other_gpus import (
     gpus_not_among,
     other_editions,
     other_memory,
     unknown_gpu,
 )
-from fitgauge.services.ask.machines import choice_in, unnamed_mac
-from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner

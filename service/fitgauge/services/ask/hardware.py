@@ -26,16 +26,18 @@ from fitgauge.services.ask.topics import is_about
 _NEEDED = re.compile(
     r"(?:need\w*|requir\w*|take[sn]?|took|use[sd]?|consum\w*|show\w*|cost\w*|reach\w*|least|about"
     r"|around|(?<!better )than|~|occup\w*|increas\w*|占用|占|需要|需|要|至少|达到|大概|左右|消耗"
-    r"|升到|降低到|减小到|最高|最小|最低)[^.,;?!，]{0,24}$|=\s{0,3}$"
+    r"|升到|降低|减小|最高|最小|最低)[^.,;?!，]{0,24}$|=\s{0,3}$"
 )
 _HAD = re.compile(
-    r"(?:\b(?:in|on|with|en|em|con|avec|mit|auf|under|have|has|got|within|only|my|single|a|an|using"
+    r"(?:\b(?:in|on|with|en|em|con|avec|mit|auf|в|на|under|have|has|got|within|only|my|single|a|an|using"
     r"|for|is|i|out of|mod(?:d?ed)? (?:to|with))\b"
     r"|用|在|仅|只有|有|单卡|是|只)\s*(?:\w+\s)?[^\w]{0,3}$"
 )
 _ON_ONE = re.compile(
     r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$|\b(?:out of|on)\s+$"
 )
+_ENDS = re.compile(r"[ ?!.。？！]*$|[ ?!.。？！]*[,;，；]")
+"""What ends a clause behind a memory that is all that is said of it."""
 _SUFFICES = re.compile(
     r"\benough\b|\bcan \d+ ?gi?b\b|\bsuffic\w+"
     r"|\b(?:will|would|does|do)\b[^.?!]{0,16}\bdo\b|够|足り|충분",
@@ -305,7 +307,7 @@ class _Choice(NamedTuple):
             return True
         if _NEEDED.search(before) and not _ON_ONE.search(before):
             return False
-        if self.terse or not self.text[fact.end :].strip(" ?!.。？！"):
+        if self.terse or _ENDS.match(self.text, fact.end):
             return True
         if fact.start == 0 or (_SUFFICES.search(self.text) and not CAPACITY.search(self.text)):
             return True

@@ -37,7 +37,7 @@ _ON_ONE = re.compile(
     r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$|\b(?:out of|on)\s+$"
 )
 _ENDS = re.compile(r"[ ?!.。？！]*$|[ ?!.。？！]*[,;，；]")
-"""What ends a clause behind a memory that is all that is said of it."""
+"""The end of a clause, where a memory needs no other words."""
 _SUFFICES = re.compile(
     r"\benough\b|\bcan \d+ ?gi?b\b|\bsuffic\w+"
     r"|\b(?:will|would|does|do)\b[^.?!]{0,16}\bdo\b|够|足り|충분",

@@ -186,10 +186,10 @@ def at_once(text: str, users: Sequence[Fact]) -> Sequence[Fact]:
         _CLAUSE.split(text[: fact.start])[-1] + _CLAUSE.split(text[fact.start : end])[0]
         for fact, end in zip(users, ends, strict=True)
     ]
-    told = [
+    simultaneous = [
         fact for fact, clause in zip(users, clauses, strict=True) if _SIMULTANEOUS.search(clause)
     ]
-    return told or users
+    return simultaneous or users
 
 
 def requests_a_second(text: str) -> float | None:

@@ -283,6 +283,14 @@ def test_what_is_nested_too_deeply_is_refused(text):
     assert fields("check_fit", model="7b", options="[" * 100_000) == {"model": "7b"}
 
 
+def test_a_name_of_many_units_means_nothing():
+    name = "x" + "_gb" * 2_000
+    (note,) = parse(TOOLS["check_fit"], {"model": "7b", name: 1}).notes
+    assert note.startswith("ignored x_gb")
+    with pytest.raises(InvalidRequestError):
+        fields("check_fit", model="7b", options=f"{name}=1")
+
+
 def test_a_word_for_another_field_sets_what_the_tool_has_of_it():
     assert more("check_training_fit", task="pretraining") == {"method": "full"}
     assert more("check_training_fit", task="QLoRA") == {"method": "qlora"}

@@ -24,6 +24,9 @@ from fitgauge.services.tools.values import Field, fields_of
 
 OF_MACHINES = (NODES, GPUS_PER_NODE)
 
+_LONGEST = 80
+"""Characters of a name that may mean anything."""
+
 _SPELLING = 86
 """Similarity in percent from which a misspelt name is read as the nearest one."""
 
@@ -96,6 +99,8 @@ class Names:
 
     def field(self, key: str, note: Callable[[str], None]) -> str | None:
         """Return what a name means; None for nothing here. note: takes what was guessed."""
+        if len(key) > _LONGEST:
+            return None
         word = plain(key)
         if (name := self._by_word.get(word) or self._by_alias(FIELDS.get(word, ()))) is not None:
             return name

@@ -14,6 +14,7 @@ from fitgauge.services.tools.aliases import (
 )
 from fitgauge.services.tools.arguments import parse
 from fitgauge.services.tools.faces import TOOLS, option_keys
+from fitgauge.services.tools.pairs import pairs
 from fitgauge.services.tools.values import fields_of
 
 ALL_FIELDS = {name for tool in TOOLS.values() for name in fields_of(tool.request)}
@@ -289,6 +290,12 @@ def test_a_name_of_many_units_means_nothing():
     assert note.startswith("ignored x_gb")
     with pytest.raises(InvalidRequestError):
         fields("check_fit", model="7b", options=f"{name}=1")
+
+
+def test_options_of_many_words_are_read_in_one_pass():
+    tried = []
+    pairs_of = dict(pairs("word " * 20_000, lambda text, *_: bool(tried.append(text))))
+    assert (len(pairs_of), len(tried) < 50) == (1, True)
 
 
 def test_a_word_for_another_field_sets_what_the_tool_has_of_it():

@@ -87,6 +87,8 @@ class Names:
     def is_name(self, text: str, after: str = "") -> bool:
         """Return whether a text is the name of an argument. after: the argument whose value it
         follows; the words of a list are values, also where they are switches ("awq, fp8")."""
+        if len(text) > _LONGEST:
+            return False
         word = plain(text)
         if word in SWITCHES:
             fields = FIELDS.get(plain(after), [after])

@@ -11,6 +11,9 @@ from fitgauge.services.tools.aliases import SWITCHES, plain
 _PAIR = re.compile(r"[,;\n]\s*(?=[\w-]+\s*[=:])|[;\n]|(?<=\w)\s+(?=[\w-]+=)")
 _LONGEST_JSON = 4_000
 _DEEPEST_JSON = 40
+_MOST_WORDS = 8
+"""Words of a name."""
+
 _QUOTES = " \t'\""
 _FLAG = re.compile(r"(?:^|\s)--?[a-zA-Z]")
 
@@ -66,9 +69,9 @@ def _name_and_value(text: str, is_name: Callable[..., bool]) -> tuple[str, Any]:
     words = text.split()
     if is_name(text):
         return text, True
-    ends = range(len(words) - 1, 0, -1)
-    pairs = [(" ".join(words[:end]), " ".join(words[end:])) for end in ends]
-    pairs += [(value, name) for name, value in reversed(pairs)]
+    sizes = range(min(len(words) - 1, _MOST_WORDS), 0, -1)
+    pairs = [(" ".join(words[:size]), " ".join(words[size:])) for size in sizes]
+    pairs += [(" ".join(words[-size:]), " ".join(words[:-size])) for size in sizes]
     named = [pair for pair in pairs if is_name(pair[0])]
     # A switch is the name of last resort: it may be a value ("fp8").
     return min(named, key=lambda pair: plain(pair[0]) in SWITCHES, default=(text, True))

@@ -57,6 +57,7 @@ def test_without_a_tool_a_base_that_no_gpu_holds_whole_is_said_not_counted(train
     answer = train()
     assert "loading" not in phases(answer)
     assert ("base-loaded-whole", "trainer") in codes(answer.warnings)
+    assert " Load it with transformers 4.57: " in answer.summary
     assert all(code != "base-loaded-whole" for code, _ in codes(train(gpu="A100 80GB").warnings))
     assert all(
         code != "base-loaded-whole"

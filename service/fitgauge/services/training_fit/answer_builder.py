@@ -15,6 +15,7 @@ from fitgauge.services.common.fit_schemas import Limits
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
 from fitgauge.services.common.unsupported import IMPOSSIBLE, sentence
+from fitgauge.services.training_fit import loading
 from fitgauge.services.training_fit.around import around, around_in_words
 from fitgauge.services.training_fit.assumptions import assumptions
 from fitgauge.services.training_fit.echo import echo
@@ -109,6 +110,7 @@ class AnswerBuilder:
         else:
             answer.summary = summary(model, gpus, trained, accelerator, limits, answer.suggestions)
             answer.summary += other_verdicts(answer.read_as, trained.verdict)
+            answer.summary += loading.release_in_words(answer.warnings)
             self._judge(answer)
         return answer
 

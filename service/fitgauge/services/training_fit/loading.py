@@ -1,6 +1,6 @@
 """What a quantized base takes while it is loaded, in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -51,6 +51,17 @@ def uncounted(
             f" {gib(size)}, and fails here; transformers {LAST_BY_THE_HOST} loads"
             " it through host memory.",
         )
+
+
+def release_in_words(notes: Sequence[Note]) -> str:
+    """Return the release of transformers without which what is judged does not start, of the
+    warnings of an answer without a tool, as a sentence with a space before it; empty for none."""
+    if not any(note.code == "base-loaded-whole" and note.field == "trainer" for note in notes):
+        return ""
+    return (
+        f" Load it with transformers {LAST_BY_THE_HOST}: under 5 most trainers put the base whole"
+        " on every GPU, which fails."
+    )
 
 
 def of_no_count(

@@ -97,8 +97,9 @@ class Planner:
             for one in searched
         ]
         words += [run_in_words(one.run) for one in listed[:1] if one.run is not UNSET]
+        loads = _loading_warnings(request, model, searched, accelerator)
         return TrainingPlanAnswer(
-            summary=" ".join(words),
+            summary=" ".join(words) + loading.release_in_words(loads),
             model=responses.model_answer(model),
             gpu=responses.gpu_answer(
                 accelerator, listed[0].gpu_count if listed else choices.counts[-1]
@@ -116,7 +117,7 @@ class Planner:
                 *match.warnings,
                 *(note for plan in plans[:1] for note in quantized_notes(model, plan.workload)),
                 *_tool_warnings(request, model, searched),
-                *_loading_warnings(request, model, searched, accelerator),
+                *loads,
                 *(note for plan in plans[:1] for note in run_of(plan)[1]),
             ],
             understood_as=echo(searched, request, model, accelerator),

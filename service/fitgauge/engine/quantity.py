@@ -98,8 +98,8 @@ def total(terms: Iterable[Term]) -> Bytes:
 def largest_where(ceiling: int, holds: Callable[[int], bool], near: float | None = None) -> int:
     """Return the largest number up to `ceiling` that `holds`, which holds of every number below
     one it holds of; 0 where not even 1 does. near: what it is about, where to look first."""
-    if holds(ceiling):
-        return ceiling
+    if ceiling < 1 or holds(ceiling):
+        return max(0, ceiling)
     least, most = 0, ceiling
     if near is not None and ceiling > 1:
         least, most = _around(min(max(1, int(near)), ceiling - 1), ceiling, holds)

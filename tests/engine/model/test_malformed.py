@@ -104,6 +104,16 @@ def test_a_model_one_number_wide_is_trained():
     assert training.answer(request, model, bundled().find("8xH100")).verdict is not None
 
 
+def test_a_model_of_one_position_is_trained():
+    """Fewer than a step of the search for the longest sequence."""
+    row = next(one for one in rows() if one["config"]["model_type"] == "qwen3_moe")
+    lying = replaced(row, [(("config", "max_position_embeddings"), 1)])
+    model = Model(id="made/up", source="config", spec=read_config(lying["config"], None))
+    training = TrainingFitService(load_training(), load_engines())
+    request = TrainingRequest(model=model.id, gpu="8xH100", method="full")
+    assert training.answer(request, model, bundled().find("8xH100")).verdict is not None
+
+
 @given(
     lying=lying_configs(),
     engine=st.sampled_from(sorted(ENGINES)),

@@ -160,3 +160,12 @@ def test_what_does_not_fit_as_published_beside_what_does_is_told_its_format(ask)
     first, second = answer["summary"].split(". ")
     assert first.startswith("1 of 2 fit: L4 (")
     assert second.startswith("In other formats: T4 in fp8 (")
+
+
+def test_a_model_that_nobody_knows_hides_no_format_of_the_others(ask):
+    answer = ask("acme/unheard-of-7b or mistral 7b on a T4").answer
+    assert answer["items"][0]["error"] is not None
+    assert answer["summary"].startswith("1 of 2 fit in some format, the widest of each: ")
+    of_two = ask("acme/unheard-of-7b or mistral 7b on a T4 or an L4").answer["summary"]
+    assert of_two.startswith("1 of 4 fit: L4 (")
+    assert "In other formats: T4 in fp8 (" in of_two

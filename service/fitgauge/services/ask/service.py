@@ -293,17 +293,12 @@ class AskService:
         it: formats that fit where none is named and as published nothing does."""
         remarks, as_asked, more = [], table, ""
         missing = widest.fits_nowhere(table) if request.quantizations is None else []
-        if missing:
-            formats = structs.replace(
-                widest.lacking(request, missing), quantizations=list(USUAL_FORMATS), limit=_WHOLE
-            )
-            tried = await self._answers["compare_fit"](formats)
-            assert isinstance(tried, CompareAnswer)
-            if leads.lacks_format(request, table):
-                table = tried
-                remarks.append(_USUAL)
-            else:
-                more = widest.also_in_words(table, missing, tried)
+        if leads.lacks_format(request, table):
+            table = await self._in_usual_formats(request)
+            remarks.append(_USUAL)
+        elif missing:
+            tried = await self._in_usual_formats(widest.lacking(request, missing))
+            more = widest.also_in_words(table, missing, tried)
         rows = leads.side_by_side(reading.text, table)
         if field := leads.most_asked(reading.text, reading.understood, FitRequest):
             rows = leads.fitting_rows(table) or rows
@@ -322,6 +317,12 @@ class AskService:
         lead += leads.enough_of_each(each)
         table = widest.widest(table)
         return structs.replace(table, summary=lead + table.summary + more), remarks
+
+    async def _in_usual_formats(self, request: CompareRequest) -> CompareAnswer:
+        formats = structs.replace(request, quantizations=list(USUAL_FORMATS), limit=_WHOLE)
+        table = await self._answers["compare_fit"](formats)
+        assert isinstance(table, CompareAnswer)
+        return table
 
     async def _each(self, requests: Sequence[FitRequest]) -> list[FitAnswer]:
         """Return the answer of each of several rows of a table."""

@@ -12,7 +12,7 @@ from fitgauge.services.compare.summary import cells_in_words
 
 def fits_nowhere(table: CompareAnswer) -> list[CompareRow]:
     """Return the first row of each model on each GPU that none of the table's rows hold it on."""
-    cells = _cells(table.items)
+    cells = _cells([row for row in table.items if row.error is None])
     return [rows[0] for rows in cells if not any(row.verdict == "fits" for row in rows)]
 
 
@@ -27,7 +27,8 @@ def widest(table: CompareAnswer) -> CompareAnswer:
     """Return a table of several models or GPUs with the widest format that fits of each alone, else
     the format that needs least; another table as it is. Its rows: from the widest format on."""
     cells = _cells(table.items)
-    if len(cells) < 2 or len({row.quantization for row in table.items}) < 2:
+    formats = {row.quantization for row in table.items if row.error is None}
+    if len(cells) < 2 or len(formats) < 2:
         return table
     best = [_widest(rows) for rows in cells]
     fitting = [row for row in best if row.verdict == "fits"]

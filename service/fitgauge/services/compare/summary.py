@@ -32,7 +32,7 @@ def in_words(rows: Sequence[CompareRow], total: int) -> str:
 
 def cells_in_words(rows: Sequence[CompareRow], among: Sequence[CompareRow]) -> str:
     """Return some rows as words, each by what tells it from the others of a table."""
-    fields = _differing(among)
+    fields = _differing([row for row in among if row.error is None])
     return ", ".join(_in_words(row, fields) for row in rows)
 
 

@@ -94,20 +94,16 @@ def test_a_ratio_of_merged_patches_is_bounded(ratio):
         read_config(lying["config"], lying["quantization"])
 
 
-def test_a_model_one_number_wide_is_trained():
-    """Its MLP's last matrix has one row, as the gate of a shared expert has."""
-    row = next(one for one in rows() if one["config"]["model_type"] == "nemotron_h")
-    lying = replaced(row, [(("config", "hidden_size"), 1)])
-    model = Model(id="made/up", source="config", spec=read_config(lying["config"], None))
-    training = TrainingFitService(load_training(), load_engines())
-    request = TrainingRequest(model=model.id, gpu="8xH100", method="full")
-    assert training.answer(request, model, bundled().find("8xH100")).verdict is not None
-
-
-def test_a_model_of_one_position_is_trained():
-    """Fewer than a step of the search for the longest sequence."""
-    row = next(one for one in rows() if one["config"]["model_type"] == "qwen3_moe")
-    lying = replaced(row, [(("config", "max_position_embeddings"), 1)])
+@pytest.mark.parametrize(
+    ("model_type", "field"),
+    [
+        ("nemotron_h", "hidden_size"),  # its MLP's last matrix has one row, as an expert's gate
+        ("qwen3_moe", "max_position_embeddings"),  # less than a step of the longest sequence
+    ],
+)
+def test_a_model_one_wide_or_long_is_trained(model_type, field):
+    row = next(one for one in rows() if one["config"]["model_type"] == model_type)
+    lying = replaced(row, [(("config", field), 1)])
     model = Model(id="made/up", source="config", spec=read_config(lying["config"], None))
     training = TrainingFitService(load_training(), load_engines())
     request = TrainingRequest(model=model.id, gpu="8xH100", method="full")

@@ -265,8 +265,9 @@ def test_on_a_server_chip_a_layer_of_llama_cpp_takes_longer(alone):
     assert median(in_files) > 2 * LLAMA_CPP.layer_seconds
 
 
-def test_machines_that_nothing_else_was_fitted_to_are_met(in_files):
-    """Of llmfit's community: an AMD, an Apple and three of NVIDIA's, one of them of Turing."""
+def test_machines_that_the_efficiency_is_not_fitted_to_are_met(in_files):
+    """Of llmfit's community: an AMD, an Apple and three of NVIDIA's, one of them of Turing. The
+    layer time is fitted to them as well."""
     shares = {
         name: [run.expected(layer=LLAMA_CPP.layer_seconds) / run.took for run in runs]
         for (name, is_of_community), runs in in_files.items()

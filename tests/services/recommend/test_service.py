@@ -364,6 +364,18 @@ def test_an_engine_of_macs_alone_is_recommended_macs(recommend):
     assert "include" not in recommend(engine="vllm").understood_as
 
 
+@pytest.mark.parametrize(
+    ("concurrency", "gpus", "of_layers"),
+    [(1, "RTX 4090", "80 to 120"), (16, "RTX 4090", "120"), (1, "H100", "120")],
+)
+def test_the_time_of_layers_is_that_of_what_is_recommended(recommend, concurrency, gpus, of_layers):
+    """llama.cpp's own is of one request on desktops' chips."""
+    answer = recommend(gpus=gpus, concurrency=concurrency, limit=50)
+    (said,) = [note for note in answer.warnings if note.code == "speeds-estimated"]
+    assert "llama.cpp" in {item.engine for item in answer.items}
+    assert f" plus {of_layers} us per layer " in said.message
+
+
 def test_kinds_choose_the_gpus(recommend):
     names = {item.gpu.name for item in recommend(kinds="consumer, Blackwell", limit=50).items}
     assert names

@@ -28,7 +28,7 @@ logarithms, 0.16; 0.46 with none) over 83 published runs of one request on one G
 vLLM, SGLang, MLC LLM and gpt-fast; 0.5B to 72B; NVIDIA and Apple), in
 catalog/data/decode_speeds.jsonl; a test derives them again from the rows. The 132 runs of
 llmfit's community there are kept aside: five machines, medians of published over expected 0.84 to
-1.11 with llama.cpp's own layer time."""
+1.08 with llama.cpp's own layer time, which is fitted to them too."""
 
 LAYER_SECONDS = 120e-6
 """What a layer takes on top of reading [s], on however many GPUs: kernels that start one after
@@ -177,8 +177,7 @@ def waiting_seconds(
     Pipeline stages follow each other, so all layers count; a hop between them was not seen in
     runs over 2 to 8 GPUs and is left out. Source: exchanged_bytes; Megatron-LM, arXiv
     1909.08053, section 3."""
-    alone = concurrency == 1 and is_desktop_chip(accelerator)
-    layers = spec.layers * (layer_seconds if alone else LAYER_SECONDS)
+    layers = spec.layers * seconds_of_layer(accelerator, concurrency, layer_seconds)
     if tensor_parallel == 1:
         return layers
     latency, default_rate = (
@@ -192,9 +191,16 @@ def waiting_seconds(
     )
 
 
+def seconds_of_layer(accelerator: Accelerator, concurrency: int, layer_seconds: float) -> float:
+    """Return what a layer takes of `waiting_seconds` [s]. layer_seconds: the engine's own."""
+    alone = concurrency == 1 and is_desktop_chip(accelerator)
+    return layer_seconds if alone else LAYER_SECONDS
+
+
 def is_desktop_chip(accelerator: Accelerator) -> bool:
     """Return whether it is of the chips that desktops and laptops have, whose runs an engine's own
-    time of a layer is of: on an A100 a layer of llama.cpp took three times as long."""
+    time of a layer is of. On an A100 a layer of llama.cpp took 143 to 306 us (three runs in
+    catalog/data/decode_speeds.jsonl)."""
     major, minor = accelerator.compute_capability or (0, 0)
     return (
         accelerator.vendor == "Apple"
@@ -205,9 +211,11 @@ def is_desktop_chip(accelerator: Accelerator) -> bool:
 
 
 _RDNA = "gfx1"
+"""Targets of Radeons begin so from RDNA on."""
 _CHIPS_OF_BOTH = (7, 8)
 """NVIDIA's generations whose chip x.0 (V100, A100) is the servers'."""
 _BLACKWELL_DESKTOPS = 12
+"""RTX 50, RTX PRO and GB10."""
 
 
 def joined(accelerator: Accelerator) -> bool:

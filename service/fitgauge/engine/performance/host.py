@@ -37,7 +37,7 @@ Calibrated on runs of llama.cpp and ik_llama.cpp with layers or experts on the C
 tools/accuracy/host_speeds.jsonl: `expected` is the whole number with the least mean error (of
 logarithms, every source weighing the same) over those marked `fit`, `low` and `high` are of all
 of them; a test derives them from the rows. What the memory could read at most tells little: four
-channels of DDR4 with 102 GB/s gave 49, two of DDR5 with 77 GB/s 52."""
+channels of DDR4 with 102 GB/s gave 44, two of DDR5 with 77 GB/s 42."""
 
 LINK_SPREAD = (0.49, 1.0, 1 / LINK_EFFICIENCY)
 """Rate that weights get over a link, over LINK_EFFICIENCY of what it could: 10th percentile of the

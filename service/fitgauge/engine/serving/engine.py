@@ -332,7 +332,8 @@ class Engine(NamedTuple):
     read those over their link."""
 
     layer_seconds: float = LAYER_SECONDS
-    """What a layer of a step takes on top of reading, for one request alone [s]."""
+    """What a layer of a step takes on top of reading [s], for one request alone on desktops'
+    chips."""
 
     activations_grow_with_context: bool = False
     """Reads every prompt in one pass."""

@@ -80,8 +80,9 @@ class _Choice:
         self._notes: list[str] = []
         """What the text says and the answer leaves out."""
         self._draft: str | None = None
-        self._teacher: str | None = None
         """The model that drafts tokens for the one that is meant."""
+        self._teacher: str | None = None
+        """The model that the one that is meant is distilled from."""
         self._settings_named = [token for token in tokens if token.kind in _SETTINGS_NAMED]
         self._questions = topics.question_sentences(text, tokens)
         self._plain = topics.without_publishers(topics.without_models(text, tokens))

@@ -11,7 +11,7 @@ from fitgauge.services.compare.summary import cells_in_words
 
 
 def fits_nowhere(table: CompareAnswer) -> list[CompareRow]:
-    """Return the first row of each model on each GPU that none of the table's rows hold it on."""
+    """Return the first row of each model on each GPU where no row of the table fits."""
     cells = _cells([row for row in table.items if row.error is None])
     return [rows[0] for rows in cells if not any(row.verdict == "fits" for row in rows)]
 
@@ -46,8 +46,8 @@ def widest(table: CompareAnswer) -> CompareAnswer:
 
 
 def also_in_words(table: CompareAnswer, missing: Sequence[CompareRow], tried: CompareAnswer) -> str:
-    """Return the widest format that fits of what a table does not hold, of those that were `tried`,
-    as a sentence with a space before it; empty for none."""
+    """Return the widest of the `tried` formats that fits of each model and GPU that a table lacks,
+    as a sentence with a space before it; empty for none. missing: as `fits_nowhere`."""
     absent = {(row.model, row.gpu, row.gpu_count) for row in missing}
     closest = [_widest(rows) for rows in _cells(tried.items)]
     fitting = [

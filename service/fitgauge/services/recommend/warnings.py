@@ -5,7 +5,7 @@ from math import inf
 
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
-from fitgauge.engine.performance.decode import EFFICIENCY, SPREAD
+from fitgauge.engine.performance.decode import EFFICIENCY, SPREAD, seconds_of_layer
 from fitgauge.engine.performance.prefill import compute_efficiency
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common import parsing
@@ -36,7 +36,7 @@ def serving_warnings(
         )
     if any(option.tokens_per_second is not None for option in front):
         multiplying = _range(compute_efficiency(model.spec))
-        layers = sorted({ENGINES[option.plan.engine].layer_seconds for option in front})
+        layers = sorted({_of_a_layer(option, request.concurrency or 1) for option in front})
         of_layers = " to ".join(f"{seconds * 1e6:.0f}" for seconds in layers)
         notes.append(
             Note(
@@ -119,6 +119,11 @@ def training_warnings(
         )
     )
     return notes
+
+
+def _of_a_layer(option: Option, concurrency: int) -> float:
+    own = ENGINES[option.plan.engine].layer_seconds
+    return seconds_of_layer(option.accelerator, concurrency, own)
 
 
 def _range(shares: tuple[float, float, float]) -> str:

@@ -24,6 +24,7 @@ from fitgauge.engine.performance.decode import (
     is_desktop_chip,
     joined,
     step_bytes,
+    step_weights,
     waiting_seconds,
 )
 from fitgauge.engine.performance.prefill import LINK_EFFICIENCY
@@ -57,6 +58,23 @@ def test_one_request_reads_every_weight_but_the_embedding():
 def test_a_tied_embedding_is_read_as_the_head():
     spec, _ = laid("google/gemma-2-9b-it")
     assert read("google/gemma-2-9b-it") > 2 * spec.parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("google/gemma-4-E2B-it", 2.3e9),
+        ("google/gemma-4-E4B-it", 4.5e9),
+        ("google/gemma-3n-E4B-it", 4.5e9),
+        ("Qwen/Qwen3.8-Flash-Next", 6.7e9),
+    ],
+)
+def test_of_tables_that_layers_look_up_a_step_reads_rows_alone(name, read):
+    """Effective parameters as Google states them of Gemma (5.1e9, 8e9 and 8e9 with the tables); of
+    Qwen3.8 Flash Next those of one token without 51.2e9 of n-grams."""
+    spec, shares = laid(name)
+    weights = step_weights(spec, shares, concurrency=1, tensor_parallel=1)
+    assert weights == pytest.approx(2 * read, rel=0.04)
 
 
 def test_a_mixture_reads_the_experts_a_token_visits_and_more_of_them_for_more_requests():

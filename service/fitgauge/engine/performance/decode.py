@@ -7,7 +7,7 @@ import msgspec
 
 from fitgauge.engine.accelerator import SERVER_GENERATIONS, Accelerator
 from fitgauge.engine.model.dtypes import BITS
-from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.model.spec import ModelSpec, Part, Split
 from fitgauge.engine.performance.prefill import (
     COMPUTE_EFFICIENCY,
     LINK_EFFICIENCY,
@@ -17,7 +17,7 @@ from fitgauge.engine.performance.prefill import (
 from fitgauge.engine.quantization.formats import LLM_INT8
 from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
-from fitgauge.engine.weights.sharding import ShardedWeights
+from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup
 from fitgauge.field_docs import doc
 
 EFFICIENCY = 0.91
@@ -87,9 +87,10 @@ def step_bytes(
 
     = weights + cache of `concurrency` requests of `context_length` tokens. Weights are those of
     the decoder and the head (the embedding where it is tied to it; a look-up else reads one
-    row), those of LLM.int8() LLM_INT8_READS times. Of E routed experts, B tokens that visit k
-    each read E x (1 - (1 - k/E)^B) where routing is even. `kv_cache_dtype`: `auto`, and ggml's
-    blocks, count as the model's own. Sparse attention reads less than is counted."""
+    row, of further tables too), those of LLM.int8() LLM_INT8_READS times. Of E routed experts, B
+    tokens that visit k each read E x (1 - (1 - k/E)^B) where routing is even. `kv_cache_dtype`:
+    `auto`, and ggml's blocks, count as the model's own. Sparse attention reads less than is
+    counted."""
     weights = step_weights(spec, sharded, concurrency=concurrency, tensor_parallel=tensor_parallel)
     return weights + step_cache(
         spec,
@@ -138,13 +139,33 @@ def _weights_read(
         if spec.tied_embeddings
         else (Part.LANGUAGE, Part.HEAD)
     )
+    groups = [share for share in sharded.shares if share.part in parts and not is_looked_up(share)]
+    if spec.tied_embeddings:
+        groups += _words(sharded)
     weights = 0.0
-    for share in sharded.shares:
-        if share.part in parts:
-            size = len(share.layers) * share_bytes(share, layout, ways)
-            size *= LLM_INT8_READS if share.form == LLM_INT8 else 1
-            weights += size * visited if share.experts else size
+    for share in groups:
+        size = len(share.layers) * share_bytes(share, layout, ways)
+        size *= LLM_INT8_READS if share.form == LLM_INT8 else 1
+        weights += size * visited if share.experts else size
     return weights
+
+
+def is_looked_up(share: TensorGroup) -> bool:
+    """Return whether a step reads single rows of these tensors: of embeddings, of tables of every
+    layer (Gemma 3n, 4 E) and of n-grams (Qwen3.8 Flash Next)."""
+    return share.split is Split.VOCABULARY and share.part is not Part.HEAD
+
+
+def _words(sharded: ShardedWeights) -> tuple[TensorGroup, ...]:
+    """Return the token embedding, the first table of a model, apart from tables divided alike."""
+    return next(
+        (
+            tensor
+            for tensor in sharded.tensors
+            if tensor[0].part is Part.EMBEDDING and is_looked_up(tensor[0])
+        ),
+        (),
+    )
 
 
 def visited_share(spec: ModelSpec, tokens: int) -> float:

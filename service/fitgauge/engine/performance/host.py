@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec, Part
-from fitgauge.engine.performance.decode import visited_share
+from fitgauge.engine.performance.decode import is_looked_up, visited_share
 from fitgauge.engine.performance.prefill import LINK_EFFICIENCY, PCIE_GBPS
 from fitgauge.engine.serving.engine_facts import Offload
 from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
@@ -159,11 +159,11 @@ def read_over_link(
 def _layer_groups(
     sharded: ShardedWeights, tensor_parallel: int = 1
 ) -> list[tuple[TensorGroup, int]]:
-    """Return the tensors of the decoder's layers, each group with the bytes of one layer on one
-    rank."""
+    """Return the tensors of the decoder's layers but tables, each group with the bytes of one layer
+    on one rank."""
     ways = ranks(sharded, tensor_parallel, 1, 1)
     return [
         (share, share_bytes(share, sharded.layout, ways))
         for share in sharded.shares
-        if share.part is Part.LANGUAGE and share.place == "layers"
+        if share.part is Part.LANGUAGE and share.place == "layers" and not is_looked_up(share)
     ]

@@ -274,6 +274,10 @@ def test_a_pattern_in_letters():
     """EXAONE 4 writes its windows as LLLG: local, and global where G stands."""
     change = {"model_type": "exaone4", "sliding_window": 7, "sliding_window_pattern": "LLLG"}
     assert windows(read_config(LLAMA | change)) == [7, 7, 7, None]
+    mixture = change | {"model_type": "exaone_moe", "num_hidden_layers": 5}
+    assert windows(read_config(LLAMA | mixture)) == [7, 7, 7, None, 7]
+    no_window = mixture | {"sliding_window": None, "sliding_window_pattern": 0}
+    assert windows(read_config(LLAMA | no_window)) == [None] * 5
 
 
 def test_the_first_falcons():

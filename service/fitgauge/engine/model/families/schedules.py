@@ -85,15 +85,27 @@ def after_window_layers(config: Config, layers: int) -> list[int | None]:
     return by_types(config, [index >= first for index in range(layers)])
 
 
-def every_nth_full(*names: str, period: int) -> Windows:
-    """`layer_types`, or full attention in every n-th layer; n under any of `names`, else
-    `period`."""
+def every_nth_full(name: str = "", *, period: int) -> Windows:
+    """`layer_types`, or full attention in every n-th layer; n under `name` as `by_pattern` reads
+    it, else `period`."""
 
     def windows(config: Config, layers: int) -> list[int | None]:
-        step = config.integer(*names, default=period, low=1) if names else period
-        return by_types(config, [(index + 1) % step != 0 for index in range(layers)])
+        if not config.integer("sliding_window", default=0):
+            return no_window(config, layers)
+        stated = config if name and config.has(name) else Config({name: period})
+        return by_types(config, by_pattern(stated, name, layers))
 
     return windows
+
+
+def by_pattern(config: Config, name: str, layers: int) -> list[bool]:
+    """Return which layers slide: all but every n-th, or those that a period's letters spell without
+    G (EXAONE writes LLLG)."""
+    pattern = config.values.get(name)
+    if isinstance(pattern, str) and pattern:
+        return [pattern[index % len(pattern)] != "G" for index in range(layers)]
+    step = config.integer(name, low=1)
+    return [(index + 1) % step != 0 for index in range(layers)]
 
 
 def by_types(config: Config, slides: list[bool]) -> list[int | None]:

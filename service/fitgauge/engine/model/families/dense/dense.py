@@ -11,7 +11,7 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.families import parts
+from fitgauge.engine.model.families import parts, schedules
 from fitgauge.engine.model.families.rotary_tables import inverse_frequencies, rotary_tables
 from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
@@ -292,12 +292,10 @@ def layer_windows(config: Config, rule: str, layers: int) -> list[int | None]:
         return [window] * layers
     if rule == "nope":
         return [None if rotates else window for rotates in rotating_layers(config, layers)]
-    pattern = config.values.get("sliding_window_pattern")
-    if isinstance(pattern, str) and pattern:
-        return [None if pattern[index % len(pattern)] == "G" else window for index in range(layers)]
-    period = config.integer("sliding_window_pattern", low=1)
-    full = 0 if rule == "pattern_from_full" else -1
-    return [None if index % period == full % period else window for index in range(layers)]
+    slides = schedules.by_pattern(config, "sliding_window_pattern", layers)
+    if rule == "pattern_from_full":
+        slides = [False, *slides[:-1]]
+    return [window if sliding else None for sliding in slides]
 
 
 def rotating_layers(config: Config, layers: int) -> list[bool]:

@@ -5,6 +5,7 @@ from msgspec import structs
 
 from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
+from fitgauge.engine.model.families import read_config
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
 from fitgauge.engine.serving.vllm.launch import needs_leave
 from fitgauge.engine.serving.vllm.support import refusal
@@ -80,6 +81,14 @@ def test_a_removed_model_names_its_last_release() -> None:
     assert refused.alternatives[0] == {"engine_version": ("0.10.2",)}
     assert removed(spec, (0, 10, 1)) is None
     assert removed(spec, (0, 6, 3)) is None
+
+
+def test_a_removed_model_that_transformers_code_runs_is_served() -> None:
+    """dots.llm1: vLLM 0.33's own code answers with TransformersMoEForCausalLM."""
+    config = {"model_type": "dots1", "architectures": ["Dots1ForCausalLM"], "n_routed_experts": 8}
+    spec = read_config(config)
+    assert removed(spec, (0, 33)) is None
+    assert removed(spec, (0, 30)) is not None
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ MPTForCausalLM MptForCausalLM RWForCausalLM StableLMEpochForCausalLM
 _PREVIOUSLY_SUPPORTED_MODELS."""
 
 BORROWED = frozenset({
-    "ErnieModel", "PersimmonForCausalLM",
+    "Dots1ForCausalLM", "ErnieModel", "PersimmonForCausalLM",
 })  # fmt: skip
 """Of these, those that 0.33.0 runs in transformers' class."""
 
@@ -196,8 +196,8 @@ LATER = FIRST.keys() - SETTLED - LAST.keys()
 """Those since then."""
 
 BY_TRANSFORMERS = frozenset({
-    "DogeForCausalLM", "FlexOlmoForCausalLM", "HunYuanMoEV1ForCausalLM", "JetMoeForCausalLM",
-    "Kolibri1ForCausalLM", "MellumForCausalLM", "YoutuForCausalLM",
+    "DogeForCausalLM", "Dots1ForCausalLM", "FlexOlmoForCausalLM", "HunYuanMoEV1ForCausalLM",
+    "JetMoeForCausalLM", "Kolibri1ForCausalLM", "MellumForCausalLM", "YoutuForCausalLM",
 })  # fmt: skip
 """Mixtures, and Youtu with its latents, that 0.33.0 runs through transformers' own code, which
 registers the frequencies of rotary embeddings instead of tables. Source: registry.py,

@@ -180,6 +180,9 @@ class VisionSection(msgspec.Struct, frozen=True, gc=False):
     """`num_hidden_layers`; None where the section has another name for it."""
     width: int | None
     """`hidden_size`, likewise."""
+    feature_layer: int | None = None
+    """The last layer that the language model reads (`vision_feature_layer`), counted from the end
+    where negative; None where the config does not say."""
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):

@@ -75,6 +75,24 @@ def test_defaults_and_quantized_ranks_are_those_of_vllm(row):
     assert ours == pytest.approx(row["bytes"], rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("last", "layers"), [(None, 23), (-1, 24), (-2, 23), (3, 3), ([3, -1], 24), (-99, 0), (0, 0)]
+)
+def test_llavas_tower_ends_with_the_layer_that_its_config_names(last, layers):
+    """vLLM's llava.py builds none after `vision_feature_layer`."""
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = {"model_type": "llama", **sizes, "intermediate_size": 128, "vocab_size": 100}
+    tower = {"model_type": "clip_vision_model", "num_hidden_layers": 24}
+    config = {"model_type": "llava", "text_config": text, "vision_config": tower}
+    spec = read_config(config if last is None else {**config, "vision_feature_layer": last})
+    built = layout.as_built(spec, Scheme(name="x"))
+    assert (
+        sum(len(b.layers) for b in built.blocks if b.part is Part.VISION and "{}" in b.prefix)
+        == layers
+    )
+    assert layout.shard_weights(spec, Scheme(name="x")).shares
+
+
 def test_a_refusal_names_the_degrees_that_work():
     spec = read_config(QWEN25_7B)
     with pytest.raises(UnsupportedError) as refused:

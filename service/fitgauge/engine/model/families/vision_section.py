@@ -28,4 +28,12 @@ def vision_section(config: Config, spec: ModelSpec) -> VisionSection | None:
     if tower is not None and width is None and not section.has(*_WIDTHS):
         norms = (tensor.shape[0] for tensor in tower.tensors if tensor.kind is Kind.NORM)
         width = max(norms, default=None)
-    return VisionSection(layers, width)
+    return VisionSection(layers, width, _feature_layer(config, layers))
+
+
+def _feature_layer(config: Config, layers: int | None) -> int | None:
+    """Return the last layer of `vision_feature_layer`, a number or a list."""
+    stated = config.values.get("vision_feature_layer")
+    numbers = stated if isinstance(stated, list) else [stated]
+    read = [number for number in numbers if type(number) is int]
+    return max(read, key=lambda number: number + (layers or 0) * (number < 0), default=None)

@@ -124,15 +124,18 @@ def with_whole_gates(spec: ModelSpec) -> ModelSpec:
 def own_class(spec: ModelSpec) -> ModelSpec:
     """`spec` with the tensors of vLLM's class."""
     blocks = (_block(block, spec) for block in spec.blocks)
-    return msgspec.structs.replace(spec, blocks=tuple(block for block in blocks if block.tensors))
+    kept = tuple(block for block in blocks if block.tensors and block.layers)
+    return msgspec.structs.replace(spec, blocks=kept)
+
+
+_ONE_EARLY = -2
 
 
 def _block(block: Block, spec: ModelSpec) -> Block:
     special = quirks(spec)
-    if special.tower_ends_early and block.part is Part.VISION:
-        layers = block.layers[:-1] if "{}" in block.prefix else block.layers
-        tensors = tuple(tensor for tensor in block.tensors if "post_layernorm" not in tensor.name)
-        return msgspec.structs.replace(block, layers=layers, tensors=tensors)
+    last = spec.vision_section.feature_layer if spec.vision_section else None
+    if special.tower_ends_early and block.part is Part.VISION and last != -1:
+        return _ended(block, _ONE_EARLY if last is None else last)
     loaded = [_tensor(tensor, block.part, special) for tensor in block.tensors]
     if special.zero_key_bias:
         keys = (tensor for tensor in block.tensors if tensor.name.endswith("k_proj.weight"))
@@ -145,6 +148,15 @@ def _block(block: Block, spec: ModelSpec) -> Block:
     return msgspec.structs.replace(
         block, tensors=tuple(tensor for tensor in loaded if tensor is not None)
     )
+
+
+def _ended(block: Block, last: int) -> Block:
+    """Return the block of a tower without the layers after `last`, and without its last norm."""
+    if "{}" in block.prefix:
+        layers = block.layers[: last + 1 if last < 0 else last]
+        return msgspec.structs.replace(block, layers=layers)
+    tensors = tuple(tensor for tensor in block.tensors if "post_layernorm" not in tensor.name)
+    return msgspec.structs.replace(block, tensors=tensors)
 
 
 def _tensor(tensor: Tensor, part: Part, special: Quirks) -> Tensor | None:

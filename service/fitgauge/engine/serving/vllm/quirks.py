@@ -75,8 +75,9 @@ class Quirks(NamedTuple):
     embedding_gemma2.py, EmbeddingGemma2TextModel."""
 
     tower_ends_early: bool = False
-    """Its tower ends one layer early, without its last norm: vision_feature_layer -2, the default.
-    Source: clip.py."""
+    """Its tower ends with the layer that its config names (`vision_feature_layer`; -2, one early,
+    where it names none), without its last norm unless that is the last. Source: llava.py,
+    _get_num_hidden_layers; clip.py."""
 
     tower_once_whole: bool = False
     """Its tower was whole on every rank before `releases.PIXTRAL_DIVIDED`."""

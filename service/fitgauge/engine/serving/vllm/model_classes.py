@@ -25,10 +25,8 @@ def table_bytes(spec: ModelSpec, table: RotaryTable, version: tuple[int, ...], w
 
 def table_factor(spec: ModelSpec, table: RotaryTable, version: tuple[int, ...]) -> int:
     """By how much the language model's table is longer than its positions."""
-    long = quirks(spec).long_rotary_tables or (
-        quirks(spec).once_long_rotary_tables and version < releases.ROTARY_TABLES_CUT
-    )
-    return 4 if long and table.axes else 1
+    short = quirks(spec).rotary_tables_cut and version >= releases.ROTARY_TABLES_CUT
+    return 4 if table.axes and not short else 1
 
 
 def as_started(spec: ModelSpec, context_length: int) -> ModelSpec:
@@ -124,8 +122,8 @@ def with_whole_gates(spec: ModelSpec) -> ModelSpec:
 def own_class(spec: ModelSpec) -> ModelSpec:
     """`spec` with the tensors of vLLM's class."""
     blocks = (_block(block, spec) for block in spec.blocks)
-    kept = tuple(block for block in blocks if block.tensors and block.layers)
-    return msgspec.structs.replace(spec, blocks=kept)
+    built = tuple(block for block in blocks if block.tensors and block.layers)
+    return msgspec.structs.replace(spec, blocks=built)
 
 
 _ONE_EARLY = -2

@@ -62,13 +62,10 @@ class Quirks(NamedTuple):
     zero_key_bias: bool = False
     """Its keys have no bias, and one of zeros in the fused projection. Source: whisper.py."""
 
-    long_rotary_tables: bool = False
-    """Its multimodal rotary tables have four times the positions. Source:
-    rotary_embedding/mrope.py, positions_factor."""
-
-    once_long_rotary_tables: bool = False
-    """The same before `releases.ROTARY_TABLES_CUT`. Source: models/qwen3_vl.py,
-    mrope_positions_factor."""
+    rotary_tables_cut: bool = False
+    """Its multimodal rotary tables have its positions from `releases.ROTARY_TABLES_CUT` on, all
+    others four times as many. Source: rotary_embedding/mrope.py, positions_factor;
+    models/qwen3_vl.py, mrope_positions_factor."""
 
     tables_as_started: bool = False
     """Its rotary tables have no more positions than the context it is started with. Source:
@@ -185,9 +182,8 @@ class Quirks(NamedTuple):
         )
 
 
-_QWEN2_VISION = Quirks(long_rotary_tables=True, native_resolution=True, video_by_frame=True)
-_QWEN3_VISION = Quirks(once_long_rotary_tables=True, native_resolution=True)
-_LONG_TABLES = Quirks(long_rotary_tables=True)
+_QWEN2_VISION = Quirks(native_resolution=True, video_by_frame=True)
+_QWEN3_VISION = Quirks(rotary_tables_cut=True, native_resolution=True)
 _ENCODER = Quirks(padded_tables=True)
 
 _QUIRKS: dict[str, Quirks] = {
@@ -205,10 +201,6 @@ _QUIRKS: dict[str, Quirks] = {
     "embedding_gemma2": Quirks(towers_of_transformers=True, tables_as_started=True),
     "diffusion_gemma": Quirks(towers_of_transformers=True, pooled_patches=9, largest_item=2496),
     "gemma4_unified": Quirks(largest_item=2496),
-    "cosmos3_edge": _LONG_TABLES,
-    "glm4v": _LONG_TABLES,
-    "glm4v_moe": _LONG_TABLES,
-    "glm_ocr": _LONG_TABLES,
     "gpt_bigcode": Quirks(no_tensor_parallel_plan=True, registers_causal_mask=True),
     "gpt_oss": Quirks(attention_sinks=True, experts_not_silu=True, joint_router_kernels=True),
     "grok": Quirks(experts_not_silu=True),
@@ -301,6 +293,9 @@ _FLAGS: dict[str, str] = {
     """,
     "tower_attention_whole_if_uneven": """
         internvl_chat
+    """,
+    "rotary_tables_cut": """
+        alpamayo2_super cosmos3 qwen3_5_moe_text qwen3_5_text
     """,
     "experts_uncounted": """
         dbrx

@@ -81,6 +81,17 @@ def test_what_is_not_counted_is_said(check_fit: Check, fields: dict[str, str | i
     assert check_fit(**asked | fields).verdict == "unsupported"
 
 
+def test_a_hybrid_is_planned_over_pipeline_stages(check_fit: Check) -> None:
+    """60,695 tokens of two pools of 4 GiB, of vLLM 0.33's own planner."""
+    answer = check_fit(
+        model="Qwen/Qwen3.5-27B", gpu="2x H100", pipeline_parallel=2, context_length=4096,
+        kv_cache_dtype="turboquant_k8v4", kv_cache_memory_gib=4, engine_version="0.33.0",
+        max_num_seqs=8,
+    )  # fmt: skip
+    assert answer.limits is not None
+    assert answer.limits.kv_cache_tokens == 60_695
+
+
 def test_what_is_unpacked_of_a_long_prompt_lies_beyond_the_budget() -> None:
     """128 Ki tokens of 8 KV heads of 128, keys and values in 16 bit: 0.5 GiB, joined once more; and
     256 requests of 32 heads, 32 splits each, where prompts are short."""

@@ -94,10 +94,10 @@ def refusal(spec: ModelSpec, workload: Workload) -> UnsupportedError | None:
             " has.",
             instead,
         )
-    if workload.pipeline_parallel > 1:
+    if workload.pipeline_parallel > 1 and not spec.keeps_states:
         return UnsupportedError(
             "pipeline_parallel",
-            f"Blocks in {name} over pipeline stages are not counted.",
+            f"Blocks in {name} over pipeline stages are not counted: those of later stages grow.",
             ({"pipeline_parallel": (1,)}, *instead),
         )
     return None

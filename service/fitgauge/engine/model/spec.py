@@ -214,6 +214,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
     rope_parameters: dict[str, object] = {}
     """What the config says of rotary positions, by the names of its `rope_parameters`, as far as
     whoever scales them has to repeat it."""
+    stated: dict[str, object] = {}
+    """What the config says that an engine may refuse, by the config's own names."""
     quantization: dict[str, object] | None = None
     """The config's own `quantization_config` (or hf_quant_config.json), as published; else None."""
     vision_section: VisionSection | None = None

@@ -143,3 +143,23 @@ def test_a_class_of_transformers_is_taken_where_vllm_has_its_own_no_more(
     model: str, version: tuple[int, ...], refused: bool
 ) -> None:
     assert (removed(spec_of(model), version) is not None) is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "reason"),
+    [
+        ("moonshotai/Kimi-Linear-48B-A3B-Instruct", {}, None),
+        ("moonshotai/Kimi-Linear-48B-A3B-Instruct", {"mla_use_nope": False}, "mla_use_nope False"),
+        ("Qwen/Qwen3.5-4B", {}, None),
+        ("Qwen/Qwen3.5-4B", {"output_gate_type": None}, "output_gate_type None"),
+        ("Qwen/Qwen3.8-Flash-Next", {}, None),
+        ("Qwen/Qwen3.8-Flash-Next", {"output_gate_type": None}, "output_gate_type None"),
+    ],
+)
+def test_settings_that_vllms_classes_do_not_take_are_refused(name, change, reason) -> None:
+    """vLLM 0.33's own code stops at an assertion."""
+    spec = spec_of(name)
+    changed = structs.replace(spec, stated=spec.stated | change)
+    refused = refusal(changed, workload_of(), bundled().find("H100").accelerator)
+    expected = f"vllm runs no {spec.architecture} with {reason}." if reason else None
+    assert (refused and refused.reason) == expected

@@ -49,11 +49,18 @@ def read_config(
         quantization=published_quantization(config, quantization),
         vision_section=vision_section(config, spec),
         rope_parameters=stated_parameters(values),
+        stated=_stated(config),
         dropout=stated_rates(values, spec),
     )
     bounds.check(spec)
     published(spec)
     return spec
+
+
+def _stated(config: Config) -> dict[str, Any]:
+    """Return `ModelSpec.stated`, of the language model where the config holds several."""
+    text = {**config.values, **config.section("text_config").values}
+    return {name: text[name] for name in ("mla_use_nope", "output_gate_type") if name in text}
 
 
 def published_quantization(

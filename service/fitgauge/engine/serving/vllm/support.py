@@ -92,12 +92,38 @@ def refusal(
             requantized=workload.requantized,
         )
         or first_chatglm_refusal(spec, "vLLM")
+        or _setting(spec)
         or _encoder_decoder(spec, workload.engine_version)
         or _small_batch(spec, workload)
         or kv_offload.refusal(spec, workload, accelerator)
         or kv_transfer.refusal(spec, workload)
         or language_model.refusal(workload)
         or turboquant.refusal(spec, workload)
+    )
+
+
+_GATES = ("silu", "swish", "sigmoid")
+_TAKEN: dict[str, tuple[str, object, tuple[object, ...]]] = {
+    "kimi_linear": ("mla_use_nope", False, (True,)),
+    "qwen3_5_moe_text": ("output_gate_type", "silu", _GATES),
+    "qwen3_5_text": ("output_gate_type", "silu", _GATES),
+    "qwen3_next": ("output_gate_type", "silu", _GATES),
+    "qwen4_exp_text": ("output_gate_type", None, _GATES),
+}
+"""By type of the language model: a setting, its default and what vLLM's class takes. Source: vllm
+0.33 models/kimi_k3/nvidia/model.py; model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py."""
+
+
+def _setting(spec: ModelSpec) -> UnsupportedError | None:
+    name, default, taken = _TAKEN.get(spec.language_type or spec.model_type, ("", None, (None,)))
+    value = spec.stated.get(name, default)
+    if value in taken:
+        return None
+    shown = f"{name} {value!r}" if name in spec.stated else f"no {name}"
+    return UnsupportedError(
+        "engine",
+        f"vllm runs no {spec.architecture} with {shown[:60]}.",
+        ({"engine": ("transformers",)},),
     )
 
 

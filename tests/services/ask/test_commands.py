@@ -68,3 +68,16 @@ def test_layers_that_a_question_keeps_in_host_memory_are_judged(ask, text, flags
 def test_tensors_that_a_command_keeps_in_host_memory_by_other_names_are_named(ask):
     answer = ask("llama-server -hf ggml-org/gpt-oss-20b-GGUF -c 8192 -ot attn=CPU on a 4090")
     assert any("`-ot` is not read" in note for note in answer.missing)
+
+
+def test_flags_without_their_program_are_read(ask):
+    text = (
+        "vLLM on 2x A10G with --enable-lora --max-loras 8 --max-lora-rank 32, base is Llama 3.1 8B"
+    )
+    answer = ask(f"{text}. How many tokens of KV cache are left?")
+    assert answer.operation == "check_fit"
+    assert (answer.understood.lora_slots, answer.understood.lora_rank) == (8, 32)
+    answer = ask("Scout in int4 on 2 H200 with --enable-expert-parallel?").understood
+    assert answer.expert_parallel == 2
+    asked = ask("what --max-num-seqs is safe for qwen3 8b on an L4?").answer["summary"]
+    assert "requests at once at most" in asked

@@ -6,13 +6,19 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from fitgauge.engine.serving.engine import Engine
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
+from fitgauge.services.ask.meant import engine_of_flags
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.ask.vocabulary import NOISE, SERVING
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.launch_fields import launch_fields
 from fitgauge.services.common.reading_schemas import Verdict
-from fitgauge.services.manifests.command_line import host_weights_flag, lora_fields, server_command
+from fitgauge.services.manifests.command_line import (
+    LORA_FLAGS,
+    host_weights_flag,
+    lora_fields,
+    server_command,
+)
 from fitgauge.services.manifests.containers import Container, Note
 from fitgauge.services.manifests.questions import MissingModelError, model_fields
 from fitgauge.services.manifests.yaml_text import Block, text_of
@@ -30,6 +36,13 @@ _SWITCHES = frozenset({"on", "off", "auto"})
 """Values of flags, where another flag follows: "-fa on -c 8192"."""
 _RELEASE = re.compile(r":v?(\d{1,2}(?:\.\d{1,3}){1,3})$")
 """The release in the tag of an engine's image."""
+_FLAG_ALONE = re.compile(
+    r"(?<![\w-])(?P<flag>--[a-z][a-z-_]+[a-z])(?![\w-])"
+    r"(?:(?:\s*=\s*|\s+)(?P<value>\d[\w.]*\w|\d|[a-z]+\d\w*|awq|gptq|auto)(?![\w-]))?",
+    re.IGNORECASE,
+)
+_SWITCH = re.compile(r"enable|enforce|disable|-only$|cpu-moe$")
+"""In the name of a flag that has no value."""
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _MOST_FLAGS = 64
 _AT_START = r"(?<![\w.~/-])"
@@ -43,23 +56,28 @@ _MODEL = re.compile(r"[\"']?[\w.$~{}-]*[/-].*", re.DOTALL)
 class Pasted(NamedTuple):
     """A command within a question."""
 
-    fields: Mapping[str, Any]
+    fields: dict[str, Any]
     """What it asks, as fields of a request; `model` is missing where it names none."""
-    start: int
-    """Where it begins in the text."""
-    end: int
-    """Where it ends."""
+    spans: tuple[tuple[int, int], ...]
+    """Where its parts begin and end in the text."""
     notes: tuple[str, ...]
     """What of it is not read."""
     text: str = ""
-    """As it is written."""
+    """As it is written; empty of flags without their program."""
 
     @property
     def takes_whole_context(self) -> bool:
         """Return whether the engine makes room for the model's whole context, as vLLM does where a
         command says none."""
-        row = ENGINES[self.fields["engine"]]
-        return row.default_context_is_maximum and "context_length" not in self.fields
+        row = ENGINES.get(self.fields.get("engine", ""))
+        is_started = bool(self.text) and "context_length" not in self.fields
+        return is_started and row is not None and row.default_context_is_maximum
+
+    def blanked(self, text: str) -> str:
+        """Return the text of the question with blanks in its place."""
+        for start, end in self.spans:
+            text = text[:start] + " " * (end - start) + text[end:]
+        return text
 
     def settings(self) -> dict[str, object]:
         """Return its settings as a reading holds them."""
@@ -82,7 +100,7 @@ def pasted_command(text: str) -> Pasted | None:
         row = ENGINES[_engine_of(match)]
         words, end = _arguments(text, match.end(), row)
         if words:
-            read = _read(row, words, match.start(), end)
+            read = _read(row, words, [(match.start(), end)])
             if read is not None and (tag := _RELEASE.search(match[0])) is not None:
                 read = read._replace(fields={"engine_version": tag[1], **read.fields})
             return read and read._replace(text=text[match.start() : end])
@@ -103,7 +121,40 @@ def how_it_is(verdict: Verdict | None) -> str:
     return "is tight" if verdict == "tight" else "does not fit"
 
 
-def _read(row: Engine, words: Sequence[str], start: int, end: int) -> Pasted | None:
+def flags_alone(text: str) -> Pasted | None:
+    """Return the flags of a model server that a text names without its program, as those of the
+    engine that it names or that alone has one of them: "with --enable-lora --max-loras 8". A flag
+    that is asked for has no value, and is none of them."""
+    low = text.lower()
+    if "--" not in text:
+        return None
+    named = (name for name in ENGINES if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", low))
+    owner = engine_of_flags(text) or next(named, None)
+    row = ENGINES[owner or DEFAULT_ENGINES[0]]
+    known = _known_flags(row.name)
+    words: list[str] = []
+    spans: list[tuple[int, int]] = []
+    for match in _FLAG_ALONE.finditer(text):
+        value = match["value"]
+        if match["flag"].replace("_", "-") in known and (value or _SWITCH.search(match["flag"])):
+            words += [match["flag"], *([value] if value else [])]
+            spans.append(match.span())
+    read = _read(row, words, spans) if words else None
+    if read is not None and owner is None:
+        del read.fields["engine"]
+    return read
+
+
+@cache
+def _known_flags(name: str) -> frozenset[str]:
+    row = ENGINES[name]
+    if row.log_parser is None or (facts := row.container_start) is None:
+        return frozenset()
+    adapters = LORA_FLAGS if "lora_slots" in row.options else ()
+    return frozenset({*row.log_parser.options, *facts.spellings, *adapters})
+
+
+def _read(row: Engine, words: Sequence[str], spans: Sequence[tuple[int, int]]) -> Pasted | None:
     """Return what the arguments of an engine's program ask."""
     assert row.container_start is not None
     command = [text_of(word, 1) for word in (*row.container_start.programs[0], *words)]
@@ -124,7 +175,7 @@ def _read(row: Engine, words: Sequence[str], start: int, end: int) -> Pasted | N
     if offloading is not None:
         unread[f"`{offloading.name}` is not read: the estimate leaves it out."] = None
     plain = {name: _plain(value) for name, value in fields.items() if value is not None}
-    return Pasted(plain | {"engine": row.name}, start, end, tuple(unread))
+    return Pasted(plain | {"engine": row.name}, tuple(spans), tuple(unread))
 
 
 def _plain(value: object) -> object:

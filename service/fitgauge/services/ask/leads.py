@@ -175,6 +175,8 @@ def cache_in_words(answer: FitAnswer) -> str:
     return f"The KV cache takes {gib(size)}{over} for {tokens:,} tokens, {each}. {left}"
 
 
+_HOUR = 3600
+
 _FEW_GPUS = 4
 """GPUs, or rows, of each of which something is said."""
 
@@ -354,13 +356,16 @@ def requests_in_words(rate: float, answer: FitAnswer, seconds: float, *, reached
     )
 
 
-def speed_in_words(answer: FitAnswer) -> str:
+def speed_in_words(answer: FitAnswer, texts: float | None = None) -> str:
     """Return how fast the launch of an answer is, as a sentence with a space behind it; empty
-    where nothing tells, or the answer says it anyway."""
+    where nothing tells, or the answer says it anyway. texts: how many there are to read."""
     if answer.texts is not None:
-        texts = answer.texts.texts_per_second
-        low, expected, high = map(rough, (texts.low, texts.expected, texts.high))
-        return f"About {expected} texts a second ({low} to {high}). "
+        pace = answer.texts.texts_per_second
+        low, expected, high = map(rough, (pace.low, pace.expected, pace.high))
+        hours = rough(texts / pace.expected / _HOUR) if texts else ""
+        whole = f": {texts:,.0f} of them take about {hours} hours" if texts else ""
+        each = f"{answer.understood_as['context_length']:,} tokens"
+        return f"About {expected} texts a second of {each} each ({low} to {high}){whole}. "
     if answer.speed is None or answer.speed.targets:
         return ""
     speed = answer.speed

@@ -83,23 +83,21 @@ def lengths_side_by_side(text: str, facts: Sequence[Fact]) -> list[int]:
 
 def lengths(
     text: str, facts: Sequence[Fact], questions: Collection[int], *, training: bool
-) -> tuple[Mapping[str, object], Collection[int]]:
+) -> Mapping[str, object]:
     """Return the tokens that a text says: what a setting names, else a prompt with its answer,
     else a number of tokens, else a number in thousands where the text is about lengths; as fields
-    of a request, and where the facts begin that say them.
+    of a request.
 
     facts: all of the text; questions: the indices of the sentences that ask something."""
     prompts, answers = (_of(facts, kind) for kind in ("prompt", "output"))
     field = "sequence_length" if training else "context_length"
     fields: dict[str, object] = {}
-    used: list[Fact] = []
     labelled = _of(facts, "length")
     if prompts and answers:
         prompt, answer = _largest(prompts, questions), _largest(answers, questions)
-        used += [*prompts, *answers]
         fields |= {"prompt_tokens": prompt, "output_tokens": answer}
         if not labelled:
-            return fields | {field: prompt + answer}, {fact.start for fact in used}
+            return fields | {field: prompt + answer}
     bare = [
         fact
         for fact in facts
@@ -115,21 +113,43 @@ def lengths(
     alone = [] if prompts and answers else prompts
     for group in ([*labelled, *alone], [*bare, *answers], thousands):
         if group:
-            used += group
             fields[field] = _largest(group, questions)
             if training and answers and group[-len(answers) :] == answers:
                 fields["output_tokens"] = fields[field]
             break
-    return fields, {fact.start for fact in used}
+    return fields
 
 
 def _of(facts: Sequence[Fact], kind: str) -> list[Fact]:
     return [fact for fact in facts if fact.kind == kind and fact.value >= _MIN_LENGTH]
 
 
+_TEXTS = re.compile(
+    r"\b(?P<number>\d{1,9}(?:\.\d{1,3})?) ?(?P<unit>k|m|mio|thousand|million|万)? ?"
+    r"(?:\w+ )?(?:docs?|documents?|passages|texts|chunks|sentences|articles|abstracts|文档)\b",
+    re.IGNORECASE,
+)
+_AROUND = 24
+"""Characters behind a number that say what it counts."""
+_LEAST_TEXTS = 100_000
+_UNITS = {"k": 1e3, "thousand": 1e3, "万": 1e4}
+
+
+def texts_to_read(text: str) -> float | None:
+    """Return how many texts there are to embed or to rank; None where a text does not say. A few
+    thousand are the tokens of each: "8k chunks"."""
+    match = _TEXTS.search(text)
+    if match is None:
+        return None
+    unit = (match["unit"] or "").lower()
+    number = float(match["number"]) * (_UNITS.get(unit, 1e6) if unit else 1)
+    return number if number >= _LEAST_TEXTS else None
+
+
 def _is_in_thousands(fact: Fact, text: str, *, training: bool) -> bool:
     return bool(
         fact.value >= _SMALLEST_BARE_LENGTH
+        and texts_to_read(text[fact.start : fact.end + _AROUND]) is None
         and (
             re.search(r"\d\s?[kKmM万w]$", text[fact.start : fact.end])
             or (fact.value % 1024 == 0 and _CONTEXT_HINT.search(text))
@@ -227,10 +247,23 @@ def wanted_speeds(text: str, speeds: Iterable[Fact]) -> list[Fact]:
     wanted: list[Fact] = []
     for fact in speeds:
         before = text[max(0, fact.start - _LONGEST_BEFORE) : fact.start]
-        unit = _PER_SECOND.match(text, fact.end)
-        after = unit.end() if unit else fact.end
+        after = _end_of_speed(text, fact)
         if _OF_ALL.match(text, after):
             continue
         if _WANTED.search(before) or _OF_ONE.match(text, after):
             wanted.append(fact)
     return wanted
+
+
+def is_seen(text: str, fact: Fact) -> bool:
+    """Return whether a fact is a speed that a text tells of and asks for nothing."""
+    return (
+        fact.kind == "speed"
+        and not wanted_speeds(text, [fact])
+        and not _OF_ALL.match(text, _end_of_speed(text, fact))
+    )
+
+
+def _end_of_speed(text: str, fact: Fact) -> int:
+    unit = _PER_SECOND.match(text, fact.end)
+    return unit.end() if unit else fact.end

@@ -34,8 +34,10 @@ class Reading(NamedTuple):
     """The operation that is meant; None for no question about GPU memory."""
     understood: Understood
     """What the question says."""
-    not_understood: list[str]
-    """Numbers that nothing used."""
+    facts: Sequence[Fact]
+    """All that it says."""
+    questions: Collection[int]
+    """The indices of its sentences that ask something."""
     text: str
     """The question."""
     training: bool

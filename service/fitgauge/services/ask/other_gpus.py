@@ -89,6 +89,10 @@ def gpus_not_among(
     for fact in facts:
         name = fact.value.name
         match = gpus.find(name) if name else None
-        is_taken = match is None or match.accelerator.id in taken or any(name in n for n in names)
+        is_taken = (
+            match is None
+            or match.accelerator.id in taken
+            or any(name.lower() in one.lower() for one in names)
+        )
         if not (is_taken or AVOIDED.search(text[max(0, fact.start - BEFORE) : fact.start])):
             yield fact

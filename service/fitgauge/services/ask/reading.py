@@ -8,18 +8,14 @@ import msgspec
 
 from fitgauge.catalog.scope import closed_model_in, out_of_scope
 from fitgauge.services.ask import lengths, machines, meant, model_choice, operations, topics
-from fitgauge.services.ask.commands import Pasted, as_read, pasted_command
-from fitgauge.services.ask.facts import Fact, leftovers, of_last_turns
+from fitgauge.services.ask.accounting import unread
+from fitgauge.services.ask.commands import Pasted, as_read, flags_alone, pasted_command
+from fitgauge.services.ask.facts import Fact, of_last_turns
 from fitgauge.services.ask.grammar import facts
 from fitgauge.services.ask.hardware import choose
 from fitgauge.services.ask.machines import choice_in, unnamed_mac
 from fitgauge.services.ask.names import GpuNames, ModelNames
-from fitgauge.services.ask.other_gpus import (
-    gpus_not_among,
-    other_editions,
-    other_memory,
-    unknown_gpu,
-)
+from fitgauge.services.ask.other_gpus import other_editions, other_memory, unknown_gpu
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
@@ -47,13 +43,18 @@ class Reader:
     def read(self, question: str) -> operations.Reading:
         """Return what a question means. Linear in its length."""
         text = plain(question)
-        command = pasted_command(text)
+        command = pasted_command(text) or flags_alone(text)
         if command is not None:
-            blank = " " * (command.end - command.start)
-            text = text[: command.start] + blank + text[command.end :]
+            text = command.blanked(text)
         tokens = self._scanner.tokens(machines.without_offloaded(topics.without_pixels(text)))
         choice = _Choice(text, tokens, facts(tokens), self._gpus, self._models, command)
         return choice.reading()
+
+    def unread(
+        self, reading: operations.Reading, requests: Sequence[msgspec.Struct], notes: Sequence[str]
+    ) -> list[str]:
+        """Return what a question says that neither its requests hold nor the notes name."""
+        return unread(reading, requests, notes, self._gpus, self._models)
 
 
 class _Choice:
@@ -76,7 +77,6 @@ class _Choice:
         self._facts = meant.with_caches(text, lengths.sized_requests(text, facts))
         self._gpu_names = gpus
         self._names = models
-        self._used: set[int] = set()
         self._notes: list[str] = []
         """What the text says and the answer leaves out."""
         self._draft: str | None = None
@@ -99,6 +99,8 @@ class _Choice:
         self._gpu, self._gpus, self._count = self._gpus_meant()
         if self._training:
             self._settings |= self._training_settings()
+        if self._settings.get("expert_parallel") == 1 and self._count:
+            self._settings["expert_parallel"] = self._count  # a switch, without other degrees
         operation = self._redirected(operations.operation_of(self._plain, self._signs()))
         halves = None
         if operation == "check_fit":
@@ -109,22 +111,21 @@ class _Choice:
                 self._settings["decode_gpu"] = halves.gpus.get("decode")
         self._settings |= self._of_operation(operation)
         understood = self._understood(operation)
-        unread = leftovers(self._text, self._facts, self._used)
-        unread += self._unread_names(understood) if operation is not None else []
         command = self._command
         takes_whole = command is not None and command.takes_whole_context
         whole = takes_whole or is_about(self._text, "whole context")
         return operations.Reading(
             operation,
             understood,
-            unread,
+            self._facts,
+            self._questions,
             self._text,
             self._training,
             self._model,
             whole and understood.context_length is None,
             halves,
             (*self._notes, *(command.notes if command else ())),
-            command.text if command else None,
+            (command.text or None) if command else None,
         )
 
     def _all_settings(self) -> dict[str, object]:
@@ -133,7 +134,6 @@ class _Choice:
             self._text, self._facts, self._questions, self._adapters, training=self._training
         )
         settings = read.read()
-        self._used |= read.used
         if not self._training and (flags := machines.offloaded(self._text)):
             settings["flags"] = flags
         if self._draft is not None:
@@ -214,7 +214,7 @@ class _Choice:
 
     def _redirected(self, operation: Operation | None) -> Operation | None:
         """Return the operation that answers instead where one cannot."""
-        if operation is None and self._command is not None:
+        if operation is None and self._command is not None and self._command.text:
             return "check_fit"
         together = bool(self._models) and is_about(self._text, "one gpu") and not self._training
         if operation == "recommend_gpus" and together and not (self._gpu or self._gpus):
@@ -241,10 +241,9 @@ class _Choice:
         if operation == "compare_fit":
             for field, values in self._on_a_par.items():
                 fields |= {f"{field}s": values, field: None} if values else {}
-            if self._on_a_par["quantization"]:
-                self._used.update(fact.start for fact in self._of("format"))
-                if any(meant.is_file(self._text, fact) for fact in self._of("engine")):
-                    fields["engine"] = None
+            files = (meant.is_file(self._text, fact) for fact in self._of("engine"))
+            if self._on_a_par["quantization"] and any(files):
+                fields["engine"] = None
         if operation in ("check_fit", "recommend_gpus") and is_about(self._text, "text alone"):
             fields["language_model_only"] = True
         if operation == "check_fit":
@@ -301,27 +300,6 @@ class _Choice:
             **self._settings,
         }
         return msgspec.convert(fields, Understood)
-
-    def _unread_names(self, understood: Understood) -> list[str]:
-        """Return the models and GPUs that the text asks about and nothing took."""
-        contrast = model_choice.end_of_contrast(self._text)
-        inquired = [
-            fact
-            for fact in self._facts
-            if fact.start >= contrast and (fact.sentence in self._questions or not self._questions)
-        ]
-        fields = msgspec.to_builtins(understood).values()
-        taken = [
-            str(one) for value in fields for one in (value if isinstance(value, list) else [value])
-        ]
-        taken += [*self._notes, str(self._model), str(self._draft)]
-        models = [
-            fact for fact in inquired if fact.kind == "model" and self._names.has(str(fact.value))
-        ]
-        gpus = [fact for fact in inquired if fact.kind == "hardware"]
-        left = model_choice.not_among(self._text, models, taken)
-        left += gpus_not_among(self._text, gpus, taken, self._gpu_names)
-        return list(dict.fromkeys(self._text[fact.start : fact.end] for fact in left))
 
     def _of(self, *kinds: str) -> list[Fact]:
         return [fact for fact in self._facts if fact.kind in kinds]

@@ -39,16 +39,6 @@ _ADVICE = {
 _OF_ONE = ("check_fit", "check_training_fit", "plan_training", "recommend_gpus")
 """Operations that take one model."""
 
-_NUMBERS = {
-    name: {name, *lists}
-    for name, *lists in (
-        *(("context_length", "context_lengths"), ("concurrency", "concurrencies")),
-        *(("min_tokens_per_second_per_request",), ("max_seconds_to_first_token",)),
-        *(("max_usd_per_hour",), ("host_memory_gib",), ("lora_slots",)),
-    )
-}
-"""Settings whose number is said where an operation does not take it, with the fields that do."""
-
 _MOST_ANSWERS = 6
 """Answers to one question that names several models or GPUs."""
 
@@ -62,8 +52,6 @@ class Question(msgspec.Struct, frozen=True):
     """What to add or to change."""
     notes: tuple[str, ...] = ()
     """What the text says and the request leaves out."""
-    unread: tuple[str, ...] = ()
-    """Settings that the text says and the operation does not take."""
 
 
 def questions(reading: Reading) -> list[Question]:
@@ -128,11 +116,6 @@ def _question(operation: Operation, fields: Mapping[str, Any], notes: Sequence[s
     kind = REQUESTS[operation]
     accepted = {field.name: field for field in structs.fields(kind)}
     sent = {name: value for name, value in fields.items() if name in accepted and value is not None}
-    unread = tuple(
-        f"{name} {value:g}"
-        for name, value in fields.items()
-        if name in _NUMBERS and value is not None and not _NUMBERS[name] & sent.keys()
-    )
     missing = [
         _ADVICE.get(name, f"{name}: add it.")
         for name, field in accepted.items()
@@ -141,7 +124,7 @@ def _question(operation: Operation, fields: Mapping[str, Any], notes: Sequence[s
     if missing:
         return Question(None, tuple(missing), tuple(notes))
     try:
-        return Question(msgspec.convert(sent, kind), (), tuple(notes), unread)
+        return Question(msgspec.convert(sent, kind), (), tuple(notes))
     except msgspec.ValidationError as error:
         field = str(error).partition(" - at `$.")[2].rstrip("`").partition("[")[0]
         advice = f"{field}: {sent.get(field)} is out of range."

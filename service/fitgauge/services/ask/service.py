@@ -13,7 +13,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
 from fitgauge.services.ask import leads, widest
 from fitgauge.services.ask.commands import as_started, how_it_is
-from fitgauge.services.ask.lengths import MOST_AT_ONCE, requests_a_second
+from fitgauge.services.ask.lengths import MOST_AT_ONCE, requests_a_second, texts_to_read
 from fitgauge.services.ask.machines import ENOUGH
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.operations import Reading
@@ -68,10 +68,9 @@ class AskService:
         results: list[msgspec.Struct] = []
         launch: Launch | UnsetType = UNSET
         operation = reading.operation
-        not_understood = list(reading.not_understood)
-        for one in questions(reading):
+        asked = questions(reading)
+        for one in asked:
             missing += [*one.missing, *one.notes]
-            not_understood += one.unread
             if reading.operation is None or one.request is None:
                 continue
             try:
@@ -88,7 +87,9 @@ class AskService:
         answers: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in results]
         if is_about(reading.text, "one gpu") and (lead := leads.needs_together(results)):
             answers[0]["summary"] = lead + answers[0]["summary"]
-        unread = list(dict.fromkeys(not_understood))
+        sent = [one.request for one in asked if one.request is not None]
+        said = [*missing, *(one["summary"] for one in answers if "summary" in one)]
+        unread = self._reader.unread(reading, sent, said)
         if answers and unread and "summary" in answers[0]:
             answers[0]["summary"] = f"Not read: {'; '.join(unread)}. " + answers[0]["summary"]
         return AskAnswer(
@@ -194,7 +195,7 @@ class AskService:
             each = result.limits.min_gpu_count if result.limits else None
             lead, result = copies, await self._fit(structs.replace(request, gpu_count=each))
         if is_about(text, "rate") and "tokens/s" not in lead:
-            lead += leads.speed_in_words(result)
+            lead += leads.speed_in_words(result, texts_to_read(text))
         if is_about(text, "cache"):
             lead += leads.cache_in_words(result)
         return structs.replace(result, summary=lead + result.summary)

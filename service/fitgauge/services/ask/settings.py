@@ -34,7 +34,7 @@ _SHARES = frozenset({*_OF_SERVING, "max_usd_per_hour", "min_tokens_per_second_pe
 
 
 class Settings:
-    """The settings of one text, and which of its facts say them."""
+    """The settings of one text."""
 
     def __init__(
         self,
@@ -51,16 +51,12 @@ class Settings:
         self._adapters = adapters
         """LoRA adapters that it serves."""
         self._training = training
-        self.used: set[int] = set()
-        """Where the facts begin that say a setting."""
 
     def read(self) -> dict[str, object]:
         """Return the value of every setting that the text says, by field."""
-        tokens, used = lengths.lengths(
-            self._text, self._facts, self._questions, training=self._training
+        fields = dict(
+            lengths.lengths(self._text, self._facts, self._questions, training=self._training)
         )
-        fields = dict(tokens)
-        self.used.update(used)
         numbers = _COUNTED | (_OF_TRAINING if self._training else _OF_SERVING)
         numbers |= {"lora_rank": "rank"} if self._training or self._adapters else {}
         fields |= {field: self._largest(kind) for field, kind in numbers.items()}
@@ -69,22 +65,18 @@ class Settings:
             fields |= self._data()
             fields |= meant.method_meant(self._text, self._facts, self._quantization())
             fields |= {name: self._first(name) for name in ("trainer", "framework")}
-            self.used |= {
-                one.start for one in self._of("format") if meant.of_the_optimizer(self._text, one)
-            }
         else:
             users = self._of("users")
-            self.used.update(fact.start for fact in users)
-            people = self._widest(lengths.at_once(self._text, users))
+            people = _widest(lengths.at_once(self._text, users))
             people = people or self._largest("batch")
             fields["concurrency"] = people and math.ceil(people * lengths.share_at_once(self._text))
             fields["lora_slots"] = self._adapters
             speeds = lengths.wanted_speeds(self._text, self._of("speed"))
-            fields["min_tokens_per_second_per_request"] = self._widest(speeds)
+            fields["min_tokens_per_second_per_request"] = _widest(speeds)
         fields["kv_cache_dtype"] = self._first("cache")
         engine = meant.engine_meant(self._text, self._of("engine"))
         of_flags = None if self._training else meant.engine_of_flags(self._text)
-        fields["engine"] = self._use(engine) if engine else of_flags
+        fields["engine"] = engine.value if engine else of_flags
         fields["engine_version"] = meant.engine_version(self._text, self._of("engine"))
         fields["quantization"] = self._quantization()
         return {
@@ -95,7 +87,7 @@ class Settings:
 
     def _batches(self) -> dict[str, object]:
         """Return the sequences of a forward pass, and of a step over all GPUs."""
-        batch, of_all = self._widest(self._of("batch")), self._largest("global_batch")
+        batch, of_all = _widest(self._of("batch")), self._largest("global_batch")
         if of_all is None and batch is not None and topics.is_global_batch(self._text, batch):
             return {"global_batch_size": batch}
         return {"micro_batch_size": batch, "global_batch_size": of_all}
@@ -104,7 +96,6 @@ class Settings:
         """Return how much is trained on; where the text is about time or disk and says nothing of
         data, a default that time or disk can be answered for."""
         budgets = [fact for fact in self._of("tokens") if lengths.is_budget(fact)]
-        self.used.update(fact.start for fact in budgets)
         tokens = [fact.value * in_tens(self._text[: fact.end]) for fact in budgets]
         data: dict[str, object] = {
             "samples": self._largest("samples"),
@@ -122,28 +113,18 @@ class Settings:
         return [fact for fact in self._facts if fact.kind in kinds]
 
     def _first(self, kind: str) -> object:
-        return next((self._use(fact) for fact in self._of(kind)), None)
-
-    def _use(self, fact: Fact) -> object:
-        self.used.add(fact.start)
-        return fact.value
+        return next((fact.value for fact in self._of(kind)), None)
 
     def _largest(self, kind: str) -> float | None:
-        return self._widest(self._of(kind))
-
-    def _widest(self, facts: Sequence[Fact]) -> float | None:
-        self.used.update(fact.start for fact in facts)
-        return max((fact.value for fact in facts), default=None)
+        return _widest(self._of(kind))
 
     def _quantization(self) -> str | None:
         """Return the number format of the weights that the text wants."""
-        formats = self._of("format")
-        chosen = meant.format_meant(self._text, formats, training=self._training)
-        named = {chosen, *meant.WIDTHS} if chosen is not None else set()  # "GPTQ int4" is said
-        named |= meant.PRECISIONS if self._training else set()
-        named |= {one.value for one in formats if meant.is_no_format(self._text, one)}
-        self.used.update(fact.start for fact in formats if fact.value in named)
-        return chosen
+        return meant.format_meant(self._text, self._of("format"), training=self._training)
+
+
+def _widest(facts: Sequence[Fact]) -> float | None:
+    return max((fact.value for fact in facts), default=None)
 
 
 def _is_sound(name: str, value: float) -> bool:

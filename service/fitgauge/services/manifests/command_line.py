@@ -318,7 +318,7 @@ def _unread(
     question is the same without it."""
     facts = row.container_start
     assert facts is not None
-    named = {*facts.unrelated_flags, *facts.model_flags, *_LORA_FLAGS, facts.host_weights}
+    named = {*facts.unrelated_flags, *facts.model_flags, *LORA_FLAGS, facts.host_weights}
     for flag in command_flags:
         name = _key(flag)
         harmless = facts.harmless_values.get(name)
@@ -339,7 +339,7 @@ def _unread(
 
 def _left_out(flag: Flag, name: str, row: Engine) -> str:
     """Return that a flag is left out, and why: its value, or a name like one that is read."""
-    names = [*(row.log_parser.options if row.log_parser else ()), *_LORA_FLAGS]
+    names = [*(row.log_parser.options if row.log_parser else ()), *LORA_FLAGS]
     if name in names:
         return f"`{flag.name}`: `{flag.value}` cannot be read: the estimate leaves it out."
     near = get_close_matches(name, names, 1, _MISSPELT)
@@ -361,7 +361,7 @@ def host_weights_flag(command: ServerCommand) -> Flag | None:
     return next(flag for flag in command.flags if _key(flag) == facts.host_weights)
 
 
-_LORA_FLAGS = frozenset({"--enable-lora", "--max-loras", "--max-lora-rank"})
+LORA_FLAGS = frozenset({"--enable-lora", "--max-loras", "--max-lora-rank"})
 
 
 def scaling_fields(

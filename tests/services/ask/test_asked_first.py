@@ -562,3 +562,30 @@ def test_layers_are_asked_for_in_other_languages(ask):
 )
 def test_the_most_is_said_however_it_is_asked_for(ask, text, lead):
     assert f" {lead} at most. " in ask(text).answer["summary"]
+
+
+def test_how_far_a_setting_goes_is_answered_beyond_the_one_that_is_told(ask):
+    text = "Mistral Small 24B q4 on a 7900 XTX, 16k works. How far can I push the context?"
+    answer = ask(text).answer
+    longest = answer["limits"]["max_context_length"]
+    assert longest > 16384
+    assert answer["summary"].startswith(f"{longest:,} tokens of context at most. ")
+    text = "LoRA of Llama-3.1-8B, bs 8, 4k seq on an A100 40GB. How low to go with the batch size?"
+    assert re.search(r"\d sequences in a micro-batch at most", ask(text).answer["summary"])
+
+
+def test_requests_over_a_time_are_a_rate(ask):
+    asked = "llama 3.1 8b on an H100 at 300 req/min, 1k prompt, 200 output tokens?"
+    assert ask(asked).answer["summary"].startswith("5 requests a second are up to ")
+    of_gpus = ask("what GPU for llama 3.1 8b at 300 req/min?").answer["summary"]
+    assert of_gpus.startswith("Not read: llama 3.1 8b at 300 req/min")
+
+
+def test_why_no_cell_of_a_table_runs_is_said(ask):
+    text = "minimax m2.5 nvfp4 with 200k context on 2x RTX PRO 6000: sglang or vllm?"
+    assert "exceeds the 196,608 tokens" in ask(text).answer["summary"]
+
+
+def test_two_models_on_one_gpu_are_added_up(ask):
+    text = "I want to host two models on one A100: Qwen3-8B and bge-reranker-v2-m3. OK?"
+    assert ask(text).answer["summary"].startswith("At once they fit on 1 x A100")

@@ -24,10 +24,10 @@ def test_what_is_left_out_is_said_first(ask, text, unread):
 @pytest.mark.parametrize(
     ("text", "unread"),
     [
-        ("Qwen3 8B in FP8 on an H100 at 262144?", ["on an H100 at 262144"]),
+        ("Qwen3 8B in FP8 on an H100 at 262000?", ["on an H100 at 262000"]),
         ("One L40S. Qwen3-8B for chat and bge-reranker-v2-m3. OK?", ["bge-reranker-v2-m3"]),
         ("qwen3 32b fp8 on an L40S with --frobnicate-cache 5", ["--frobnicate-cache 5"]),
-        ("llama 8b on an L4, 900 queries a day, works?", ["900 queries a"]),
+        ("llama 8b on an L4, 900 users a day, works?", ["900 users a day"]),
     ],
 )
 def test_every_number_name_and_flag_is_used_or_named(ask, text, unread):

@@ -12,7 +12,14 @@ import msgspec
 from fitgauge.services.ask import meant
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.gpu_phrases import Hardware
-from fitgauge.services.ask.lengths import at_once, is_seen, requests_a_second, share_at_once
+from fitgauge.services.ask.lengths import (
+    PERIODS,
+    at_once,
+    is_seen,
+    lengths_asked_about,
+    requests_a_second,
+    share_at_once,
+)
 from fitgauge.services.ask.model_choice import end_of_contrast, not_among
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.operations import Reading
@@ -55,7 +62,7 @@ _COUNTS_NOTHING = re.compile(
 """What follows a number that says nothing of memory."""
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z\d]*(?:[-_][a-z\d]+)+\b", re.IGNORECASE)
-_CLAUSE = re.compile(r"[,;?!。，、\n]")
+_CLAUSE = re.compile(r"[,;?!。，、\n]|\. ")
 _AROUND = 16
 """Characters around a fact that was not read."""
 _MOST = 10
@@ -93,6 +100,7 @@ class _Account:
         self._text = reading.text
         self._facts = reading.facts
         self._training = reading.training
+        self._is_checked = reading.operation == "check_fit"
         self._understood = reading.understood
         self._questions = reading.questions
         self._contrast = end_of_contrast(reading.text)
@@ -137,7 +145,7 @@ class _Account:
                 yield flag.start(), value.end if value else flag.end()
 
     def _asked_about(self, facts: Sequence[Fact], lost: Sequence[Fact]) -> Iterator[Fact]:
-        """Yield the names in a question, or beside one that the answer takes: others
+        """Yield the names in a question, or next to one that the answer takes: others
         tell of what ran or of what somebody heard."""
         sentences = {one.sentence for one in facts if one not in lost} | set(self._questions)
         for fact in lost:
@@ -155,6 +163,10 @@ class _Account:
         if fact.kind == "hardware":
             return fact.start >= self._contrast and self._is_count_lost(fact.value)
         if not isinstance(fact.value, (int, float)) or is_seen(self._text, fact):
+            return False
+        if fact not in lengths_asked_about(
+            self._text, self._facts, self._questions, self._training
+        ):
             return False
         before = self._text[max(0, fact.start - 2 * _AROUND) : fact.start]
         if fact.kind in ("number", "other") and (
@@ -199,7 +211,12 @@ class _Account:
             numbers += [("prompt_tokens", prompt), ("output_tokens", answer)]
         names = " ".join(self._strings)
         of_names = [("", float(number)) for number in _IN_NAMES.findall(names)]
-        others = (100 * share, requests_a_second(self._text), understood.global_batch_size)
+        rate = requests_a_second(self._text) if self._is_checked else None
+        others = (
+            100 * share,
+            understood.global_batch_size,
+            *(rate * one for one in (1, *PERIODS.values()) if rate),
+        )
         return [*numbers, *of_names, *(("", float(one)) for one in others if one)]
 
     def _is_name_lost(self, fact: Fact) -> bool:
@@ -253,10 +270,10 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:  # noqa: A
 def _around(text: str, fact: Fact) -> str:
     """Return a fact with the words around it, within its clause."""
     first, last = max(0, fact.start - _AROUND), fact.end + _AROUND
-    before = _CLAUSE.split(text[first : fact.start])[-1]
-    after = _CLAUSE.split(text[fact.end : last])[0]
+    before, after = text[first : fact.start], text[fact.end : last]
     if first and text[first - 1].isalnum():
         before = before.partition(" ")[2]
     if text[last : last + 1].isalnum():
         after = after.rpartition(" ")[0]
+    before, after = _CLAUSE.split(before)[-1], _CLAUSE.split(after)[0]
     return f"{before}{text[fact.start : fact.end]}{after}".strip()

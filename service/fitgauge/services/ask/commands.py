@@ -131,12 +131,12 @@ def flags_alone(text: str) -> Pasted | None:
     named = (name for name in ENGINES if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", low))
     owner = engine_of_flags(text) or next(named, None)
     row = ENGINES[owner or DEFAULT_ENGINES[0]]
-    known = _known_flags(row.name)
+    options = _options(row.name)
     words: list[str] = []
     spans: list[tuple[int, int]] = []
     for match in _FLAG_ALONE.finditer(text):
         value = match["value"]
-        if match["flag"].replace("_", "-") in known and (value or _SWITCH.search(match["flag"])):
+        if match["flag"].replace("_", "-") in options and (value or _SWITCH.search(match["flag"])):
             words += [match["flag"], *([value] if value else [])]
             spans.append(match.span())
     read = _read(row, words, spans) if words else None
@@ -146,7 +146,7 @@ def flags_alone(text: str) -> Pasted | None:
 
 
 @cache
-def _known_flags(name: str) -> frozenset[str]:
+def _options(name: str) -> frozenset[str]:
     row = ENGINES[name]
     if row.log_parser is None or (facts := row.container_start) is None:
         return frozenset()

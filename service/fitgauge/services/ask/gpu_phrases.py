@@ -135,7 +135,8 @@ _COUNTS = re.compile(
 _MACHINES = r"(?:nodes|machines|servers|workers|hosts|boxes|pcs|instances)"
 _IN_EACH = re.compile(
     rf"{_COUNT}\s+(?:\w+\s+)?{_MACHINES}\b[\s,;(]*"
-    r"(?:each|every one)\s+(?:of them\s+)?(?:with|has|having|of|contain\w*)\b",
+    r"(?:(?:each|every one)\s+(?:of them\s+)?(?:with|has|having|of|contain\w*)"
+    r"|(?:with|of|having|has)\s+each)\b",
     re.IGNORECASE,
 )
 """Machines of which each has the GPUs that follow."""

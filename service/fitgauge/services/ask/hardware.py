@@ -18,9 +18,9 @@ from fitgauge.services.ask.gpu_phrases import (
     whole_nodes,
 )
 from fitgauge.services.ask.machines import in_laptop
-from fitgauge.services.ask.model_choice import after_contrast, end_of_contrast
+from fitgauge.services.ask.model_choice import after_contrast, end_of_contrast, is_left
 from fitgauge.services.ask.names import GpuNames
-from fitgauge.services.ask.other_gpus import AVOIDED, BEFORE, CAPACITY
+from fitgauge.services.ask.other_gpus import BEFORE, CAPACITY
 from fitgauge.services.ask.topics import is_about
 
 _NEEDED = re.compile(
@@ -133,7 +133,7 @@ class _Choice(NamedTuple):
         facts = [fact for fact in self.facts if self._is_hardware(fact)]
         named = [fact for fact in facts if fact.value.name]
         if not is_about(self.text, "comparison"):
-            named = [fact for fact in named if not AVOIDED.search(self._before(fact))] or named
+            named = [fact for fact in named if not is_left(self.text, fact)] or named
         distinct: dict[object, Fact] = {}
         for fact in named:
             match = self.gpus.find(fact.value.name)

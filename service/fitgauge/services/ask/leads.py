@@ -37,7 +37,8 @@ def most_asked(text: str, understood: Understood, kind: type[Struct]) -> str | N
     """Return the field of such a request of which a text asks the most that fits; None for none."""
     fields = kind.__struct_fields__
     for field, topic, _ in _MOST:
-        if field in fields and getattr(understood, field) is None and is_about(text, topic):
+        is_open = getattr(understood, field) is None or is_about(text, "beyond")
+        if field in fields and is_open and is_about(text, topic):
             return field
     return None
 
@@ -346,12 +347,12 @@ def requests_in_words(rate: float, answer: FitAnswer, seconds: float, *, reached
     load = answer.speed.load
     each = f"each {load.prompt_tokens:,} + {load.output_tokens:,} tokens in {seconds:.1f} s"
     if reached:
-        return f"{rate:g} requests a second are up to {load.concurrency} at once, {each}. "
+        return f"{rate:.3g} requests a second are up to {load.concurrency} at once, {each}. "
     most = load.concurrency / seconds
     if math.isinf(rate):
         return f"About {most:.2g} requests a second end with {load.concurrency} at once, {each}. "
     return (
-        f"{rate:g} requests a second are too many: about {most:.2g} end a second with"
+        f"{rate:.3g} requests a second are too many: about {most:.2g} end a second with"
         f" {load.concurrency} at once, {each}. "
     )
 

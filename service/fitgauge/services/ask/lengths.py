@@ -35,10 +35,22 @@ _OF_LENGTHS = re.compile(r"\b(?:context|ctx|tokens?|at|with|for)\b|[-?]", re.IGN
 """What may stand next to each of several lengths."""
 
 
+_OVER_TIME = re.compile(
+    r"\W{0,2}(?:\w+\W)?(?:per|an?|each|every|/)\s?(?:min|hour|day|week|month)", re.IGNORECASE
+)
+"""What follows those who send requests over a time, not at once."""
+
+
 def sized_requests(text: str, facts: Sequence[Fact]) -> list[Fact]:
     """Return the facts of a text, with a number in thousands before requests as the tokens of each
     where the text counts them besides, or asks how many: "20 concurrent 32k requests". Other
     thousands of requests are of ten."""
+    facts = [
+        one._replace(kind="other")
+        if one.kind == "users" and _OVER_TIME.match(text, one.end)
+        else one
+        for one in facts
+    ]
     users = [fact for fact in facts if fact.kind == "users"]
     if users or any(fact.kind == "output" for fact in facts):
         facts = [one._replace(kind="prompt") if one.kind == "prompts" else one for one in facts]
@@ -91,6 +103,7 @@ def lengths(
     facts: all of the text; questions: the indices of the sentences that ask something."""
     prompts, answers = (_of(facts, kind) for kind in ("prompt", "output"))
     field = "sequence_length" if training else "context_length"
+    facts = lengths_asked_about(text, facts, questions, training)
     fields: dict[str, object] = {}
     labelled = _of(facts, "length")
     if prompts and answers:
@@ -118,6 +131,23 @@ def lengths(
                 fields["output_tokens"] = fields[field]
             break
     return fields
+
+
+def lengths_asked_about(
+    text: str, facts: Sequence[Fact], questions: Collection[int], training: bool
+) -> Sequence[Fact]:
+    """Return the facts without lengths outside of questions where a question says another one: "I
+    have 8k. Would it hold 64k?"."""
+
+    def is_length(fact: Fact) -> bool:
+        return fact.kind in ("length", "tokens") or (
+            fact.kind == "number" and _is_in_thousands(fact, text, training=training)
+        )
+
+    lengths = [fact for fact in facts if is_length(fact) and not is_budget(fact)]
+    if not any(fact.sentence in questions for fact in lengths):
+        return facts
+    return [fact for fact in facts if fact not in lengths or fact.sentence in questions]
 
 
 def _of(facts: Sequence[Fact], kind: str) -> list[Fact]:
@@ -153,6 +183,7 @@ def _is_in_thousands(fact: Fact, text: str, *, training: bool) -> bool:
         and (
             re.search(r"\d\s?[kKmM万w]$", text[fact.start : fact.end])
             or (fact.value % 1024 == 0 and _CONTEXT_HINT.search(text))
+            or fact.value in _WINDOWS
             or (training and fact.value in _USUAL_SEQUENCES)
         )
     )
@@ -165,10 +196,13 @@ def _largest(group: Sequence[Fact], questions: Collection[int]) -> float:
 
 
 _RATE = re.compile(
-    r"\b(\d{1,5}(?:\.\d{1,2})?) ?(?:(?:requests?|reqs?|queries|prompts) ?(?:/|per|a|each) ?"
-    r"(?:s|sec|second)\b|[rq]ps\b)",
+    r"\b(\d{1,7}(?:\.\d{1,2})?)(k)? ?"
+    r"(?:(?:requests?|reqs?|queries|prompts|calls|messages|chats|sessions) ?"
+    r"(?:/|per|an?|each) ?(s|sec|second|m|min|minute|h|hr|hour|day)\b|[rq]ps\b)",
     re.IGNORECASE,
 )
+PERIODS = {"m": 60, "h": 3600, "d": 86_400}
+"""Seconds of a period, by its first letter."""
 _PARTS = {"half": 0.5, "a third": 1 / 3, "a quarter": 0.25}
 _AT_ONCE = re.compile(
     r"\b(half|a third|a quarter|(\d{1,2}) ?%) (?:of )?(?:\w+ ){0,4}?"
@@ -218,7 +252,10 @@ def requests_a_second(text: str) -> float | None:
     if is_about(text, "most requests a second"):
         return math.inf
     match = _RATE.search(text)
-    return float(match[1]) or None if match is not None else None
+    if match is None:
+        return None
+    number = float(match[1]) * (1000 if match[2] else 1)
+    return number / PERIODS.get((match[3] or "s").lower()[0], 1) or None
 
 
 _WANTED = re.compile(

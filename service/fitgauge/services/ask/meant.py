@@ -28,7 +28,7 @@ _FOUR_BITS = "int4"
 WIDTHS = frozenset({"int4", "int8"})
 """What "4 bit" says besides a format: "GPTQ 4bit" is GPTQ."""
 
-_INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
+_INSTEAD = re.compile(r"(?:(?<!if )\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
 _RULED_OUT = re.compile(
     r"\s+(?:is|are)(?:n't| not| no)\s+(?:an? )?(?:option|possible|allowed|supported|acceptable)"
     r"|\s+is (?:out|ruled out)\b"
@@ -40,7 +40,8 @@ _BEFORE = 24
 _IN = re.compile(r"\b(?:in|at|with|mit|en|em)\s+$", re.IGNORECASE)
 
 AGAINST = re.compile(
-    r"\b(?:vs\.?|versus|or|over|than|compared (?:to|with)|against|oder|ou)\b|还是|或|对比|、|/",
+    r"\b(?:vs\.?|versus|or|over|than|compared (?:to|with)|against|oder|ou|if not|otherwise|sonst)\b"
+    r"|还是|或|对比|、|/|不行的话|不行就",
     re.IGNORECASE,
 )
 """What stands between formats that are set side by side."""

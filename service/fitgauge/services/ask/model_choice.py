@@ -94,6 +94,13 @@ _OUTDONE = re.compile(
 )
 """What stands before a model that somebody wants a better one than."""
 
+_LEFT = re.compile(
+    r"\b(?:instead of|rather than|(?:sell|replac|swap|ditch|return)\w*|trad\w+ in)\b"
+    r"(?:(?! (?:for|with|by|to) )[^.,;?!，]){0,24}$"
+)
+"""What stands before a model or a GPU that another one is taken for."""
+_LOOKED_BACK = 40
+
 _SIZED = re.compile(r"\d[bm](?![a-z])", re.IGNORECASE)
 
 _BEFORE = 40
@@ -131,6 +138,12 @@ def choose_model(
     if len(options) > 1 and is_about(text, "one gpu"):
         return None, [str(fact.value) for fact in options]
     return str(_most_said(options, facts).value), []
+
+
+def is_left(text: str, fact: Fact) -> bool:
+    """Return whether a text takes another model or GPU for this one: "instead of an 8B"."""
+    before = text[max(0, fact.start - _LOOKED_BACK) : fact.start].lower()
+    return _LEFT.search(before) is not None
 
 
 def draft_model(text: str, facts: Sequence[Fact]) -> Fact | None:
@@ -222,7 +235,11 @@ def _in_question(text: str, facts: Sequence[Fact]) -> list[Fact]:
     return [
         fact
         for fact in facts
-        if not (_DATA.match(text[fact.end :]) or _OUTDONE.search(text[: fact.start]))
+        if not (
+            _DATA.match(text[fact.end :])
+            or _OUTDONE.search(text[: fact.start])
+            or is_left(text, fact)
+        )
     ]
 
 

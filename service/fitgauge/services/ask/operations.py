@@ -58,12 +58,12 @@ class Reading(NamedTuple):
 Sign = Literal[
     "training", "trainer", "several", "gpus on a par", "model", "hardware", "counted", "settings",
     "formatted", "sizes alone", "largest of a family", "of some", "terse", "fastest",
-    "step stated",
+    "step stated", "of a class",
 ]  # fmt: skip
 """What the facts of a question tell of the operation that it means. "trainer": it names a tool that
 trains; "several": models, engines, formats or contexts are on a par; "of some": it names a price by
 the hour, a cloud or a vendor of GPUs; "terse": it is names and numbers alone; "step stated": it
-says the sequences of a training step and their tokens."""
+says the sequences of a training step and their tokens; "of a class": it names models by a size."""
 
 
 def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
@@ -85,7 +85,8 @@ def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
     prices = is_about(low, "price", "price of tokens")
     if not (about_it or wants_models or (model and (wants_gpus or of_some or prices))):
         return None
-    lists = wants_models and (sizes_alone or not model or is_about(low, "largest"))
+    of_a_class = "of a class" in signs
+    lists = wants_models and (sizes_alone or not model or of_a_class or is_about(low, "largest"))
     suggests = (terse and not settings) or is_about(low, "suggestions")
     if lists or (hardware and ("largest of a family" in signs or (suggests and not model))):
         return "list_models_that_fit"

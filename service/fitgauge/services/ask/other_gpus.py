@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from fitgauge.engine.quantity import GB
 from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.model_choice import is_left
 from fitgauge.services.ask.names import GpuNames
 
 CAPACITY = re.compile(
@@ -12,8 +13,6 @@ CAPACITY = re.compile(
     r"|\b(\d{1,3}(?:\.\d{1,2})?) GiB total capac?ity"
 )
 """What PyTorch prints of the GPU where memory ran out."""
-
-AVOIDED = re.compile(r"\b(?:instead of|rather than)\b[^.,;?!，]{0,24}$")
 
 _LIKE_A_GPU = re.compile(
     r"\b(?:geforce |nvidia |amd |intel )?(?:rtx|gtx|gt|rx|quadro|tesla|radeon|arc)"
@@ -94,5 +93,5 @@ def gpus_not_among(
             or match.accelerator.id in taken
             or any(name.lower() in one.lower() for one in names)
         )
-        if not (is_taken or AVOIDED.search(text[max(0, fact.start - BEFORE) : fact.start])):
+        if not (is_taken or is_left(text, fact)):
             yield fact

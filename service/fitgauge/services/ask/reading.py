@@ -202,6 +202,7 @@ class _Choice:
             "model": self._model or self._models,
             "sizes alone": len(sizes) > 1 and not self._of("model"),
             "counted": self._count,
+            "of a class": re.search(r"\d ?[bm](?:[ -]class| models)\b", self._plain, re.IGNORECASE),
             "settings": settings,
             "formatted": "quantization" in settings or " + " in str(gpu),
             "largest of a family": topics.wants_largest(self._text, self._model),

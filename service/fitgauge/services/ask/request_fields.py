@@ -97,7 +97,7 @@ def _remarks(reading: Reading, fields: Mapping[str, Any]) -> Iterator[str]:
     is_load = checks and _names_gpus(fields) and "concurrency" not in fields
     rate = requests_a_second(reading.text)
     if rate and not math.isinf(rate) and not is_load:
-        yield f"{rate:g} requests a second: name a GPU to see how many run at once."
+        yield f"{rate:.3g} requests a second: name a GPU to see how many run at once."
 
 
 def _of_training_fit(reading: Reading, fields: dict[str, Any]) -> Iterator[str]:

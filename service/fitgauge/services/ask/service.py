@@ -68,8 +68,8 @@ class AskService:
         results: list[msgspec.Struct] = []
         launch: Launch | UnsetType = UNSET
         operation = reading.operation
-        asked = questions(reading)
-        for one in asked:
+        requests = questions(reading)
+        for one in requests:
             missing += [*one.missing, *one.notes]
             if reading.operation is None or one.request is None:
                 continue
@@ -87,9 +87,9 @@ class AskService:
         answers: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in results]
         if is_about(reading.text, "one gpu") and (lead := leads.needs_together(results)):
             answers[0]["summary"] = lead + answers[0]["summary"]
-        sent = [one.request for one in asked if one.request is not None]
-        said = [*missing, *(one["summary"] for one in answers if "summary" in one)]
-        unread = self._reader.unread(reading, sent, said)
+        sent = [one.request for one in requests if one.request is not None]
+        sentences = [*missing, *(one["summary"] for one in answers if "summary" in one)]
+        unread = self._reader.unread(reading, sent, sentences)
         if answers and unread and "summary" in answers[0]:
             answers[0]["summary"] = f"Not read: {'; '.join(unread)}. " + answers[0]["summary"]
         return AskAnswer(

@@ -17,7 +17,7 @@ Topic = Literal[
     "longest sequence", "time", "disk", "merging", "format", "largest", "comparison",
     "all weights", "price of tokens", "price", "as published", "fastest", "text alone", "rate",
     "cache", "layers", "no gpu", "one gpu", "whole context", "nodes", "month", "skill", "a gpu",
-    "smallest gpu", "most requests a second",
+    "smallest gpu", "most requests a second", "beyond",
 ]  # fmt: skip
 
 _WORDS = r"(?:\s+(?!(?:for|to|do|does|can|would|will|are|of|on|and)\b)[\w.-]+){0,7}\s+"

@@ -24,7 +24,8 @@ def in_words(rows: Sequence[CompareRow], total: int) -> str:
         return f"{len(fitting)} of {of} fit: {first}{more}."
     judged = [row for row in rows if row.fit_probability is not None]
     if not judged:
-        return f"None of {of} fits."
+        why = next((row.note.message for row in rows if row.note is not None), "")
+        return f"None of {of} fits. {why}".strip()
     nearest = max(judged, key=lambda row: (row.fit_probability or 0, row.headroom_bytes or 0))
     likely = f", {nearest.fit_probability:.0%} likely" if nearest.verdict == "tight" else ""
     return f"None of {of} fits; the nearest is {_in_words(nearest, fields)}{likely}."

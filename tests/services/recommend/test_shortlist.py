@@ -99,6 +99,19 @@ def test_the_wait_for_the_first_token_is_a_constraint(recommend):
         assert option.prefill.seconds_to_first_token.expected <= 1.0
 
 
+def test_speeds_asked_for_are_those_of_a_fit_at_the_load(recommend, check_fit):
+    asked = {
+        "concurrency": 50,
+        "max_seconds_to_first_token": 4.0,
+        "min_tokens_per_second_per_request": 10.0,
+    }
+    for option in recommend(**asked).options:
+        speed = check_fit(**{**option.request, **asked}).speed
+        assert {one.reached for one in speed.targets} <= {"yes", "likely"}
+        if speed.first_token_basis == "modelled":
+            assert speed.seconds_to_first_token == option.prefill.seconds_to_first_token
+
+
 def test_settings_other_than_the_defaults_make_more_gpus_do(recommend):
     question = {"model": "Qwen/Qwen3.5-27B", "gpus": "H100", "no_quantization": True}
     chosen, default = recommend(**question), recommend(**question, settings="defaults")

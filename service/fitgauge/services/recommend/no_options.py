@@ -129,7 +129,7 @@ def _nearest(
     them, and how near in words."""
 
     def waiting(option: Option) -> float:
-        seconds = prompts.seconds(option.accelerator, option.gpus, option.plan)
+        seconds = prompts.wait(option.accelerator, option.gpus, option.plan)
         return seconds.expected if seconds else inf
 
     def drawing(option: Option) -> float:

@@ -211,7 +211,7 @@ class ResponseBuilder:
         )
 
     def _prefill(self, option: Option) -> PrefillAnswer | None:
-        seconds = self._prompts.seconds(option.accelerator, option.gpus, option.plan)
+        seconds = self._prompts.wait(option.accelerator, option.gpus, option.plan)
         speed = self._prompts.speed(option.accelerator, option.gpus, option.plan)
         if seconds is None or speed is None:
             return None

@@ -143,7 +143,8 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         doc("Minimum expected decoding speed of all requests together; excludes unknown speeds."),
     ] = None
     min_tokens_per_second_per_request: Annotated[
-        Annotated[float, Meta(gt=0, le=1e9)] | None, doc("The same of one request.")
+        Annotated[float, Meta(gt=0, le=1e9)] | None,
+        doc("Minimum expected speed of one answer at the load, as in the answer of a fit."),
     ] = None
     min_quality: Annotated[
         Annotated[float, Meta(gt=0, le=100)] | None,
@@ -162,7 +163,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     max_seconds_to_first_token: Annotated[
         Annotated[float, Meta(gt=0, le=1e6)] | None,
-        doc("Maximum expected time to first token on an idle server; excludes unknown times."),
+        doc("Maximum expected time to first token at the load; excludes unknown times."),
     ] = None
     settings: ListSettings = None
     """auto or defaults: what an option may change to fit."""

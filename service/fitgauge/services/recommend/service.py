@@ -159,9 +159,8 @@ class Recommender:
             choices.plans(request, model, fitting),
         )
         prompts = self._prompts(request, model, fitting)
-        each = request.min_tokens_per_second_per_request or 0.0
         wanted = SearchFilter(
-            slowest=max(request.min_tokens_per_second or 0.0, each * (request.concurrency or 1)),
+            slowest=request.min_tokens_per_second or 0.0,
             passes=_allowed(request, costs, prompts),
             names_gpus=bool(request.gpus or request.owned),
         )
@@ -243,19 +242,24 @@ def _others(request: RecommendRequest, model: Model) -> Iterator[RecommendReques
 def _allowed(
     request: RecommendRequest, costs: Costs, prompts: Prompts
 ) -> Callable[[Accelerator, int, Plan], bool] | None:
-    """Return whether a deployment keeps within its limits and waiting time; None where nothing
-    is limited."""
+    """Return whether a deployment keeps within its limits, and is expected to reach the speeds
+    asked for at the load; None where nothing is limited."""
     within, longest = limits(request, costs), request.max_seconds_to_first_token
-    if within is None and longest is None:
+    least = request.min_tokens_per_second_per_request
+    if within is None and longest is None and least is None:
         return None
 
     def allowed(accelerator: Accelerator, count: int, plan: Plan) -> bool:
         if within is not None and not within(accelerator, count):
             return False
-        if longest is None:
+        if longest is not None:
+            seconds = prompts.wait(accelerator, count, plan)
+            if seconds is None or seconds.expected > longest:
+                return False
+        if least is None:
             return True
-        seconds = prompts.seconds(accelerator, count, plan)
-        return seconds is not None and seconds.expected <= longest
+        speed = prompts.at_load(accelerator, count, plan)
+        return speed is not None and speed.tokens_per_second_per_request.expected >= least
 
     return allowed
 

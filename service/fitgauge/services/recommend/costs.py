@@ -37,6 +37,13 @@ class RentalAnswer(Struct, kw_only=True):
     source: Annotated[str, doc("Where the price comes from.")]
 
 
+def rented(rental: RentalAnswer, gpus: int) -> str:
+    """Return the machines in words, with their GPUs where more are paid for than `gpus`."""
+    machines = f"{rental.machines} x " if rental.machines > 1 else ""
+    paid = f", paid for all {rental.gpus} GPUs" if rental.gpus > gpus else ""
+    return f"{rental.cloud} {machines}{rental.instance}{paid}"
+
+
 class PricedLoad(Struct, kw_only=True):
     """The load at whose speeds tokens are priced."""
 

@@ -24,7 +24,7 @@ from fitgauge.services.fit.launch import launch, nodes_of
 from fitgauge.services.fit.launch_answer import launch_of
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.recommend.constraints import watts
-from fitgauge.services.recommend.costs import CostAnswer, Costs, PricedLoad
+from fitgauge.services.recommend.costs import CostAnswer, Costs, PricedLoad, rented
 from fitgauge.services.recommend.gpu_options import Plan
 from fitgauge.services.recommend.option_schemas import (
     DecodeAnswer,
@@ -247,13 +247,13 @@ class ResponseBuilder:
         each = " per GPU" if first.gpus > 1 else ""
         sentences = [
             f"{_BEST[self._objective]} for {self._model.id}: {_deployment(first)}, needing"
-            f" {needs}{each} of {has}{self._speed(first)}{_price(best.cost)}"
+            f" {needs}{each} of {has}{self._speed(first)}{_price(best.cost, first.gpus)}"
         ]
         for (option, roles), answered in zip(picks[1:], shown[1:], strict=True):
             reason = Pick(option, roles).reason
             sentences.append(
                 f"{reason[0].upper()}{reason[1:]}: {_deployment(option)}{self._speed(option)}"
-                f"{_price(answered.cost)}"
+                f"{_price(answered.cost, option.gpus)}"
             )
         if total > len(picks):
             sentences.append(f"{total - len(picks)} more Pareto-optimal options")
@@ -318,15 +318,13 @@ def stored(option: Option) -> str:
     return f"in {option.plan.quantization}" if option.plan.quantization else "as published"
 
 
-def _price(cost: CostAnswer | None) -> str:
-    """Return a price in words; empty where none is known."""
+def _price(cost: CostAnswer | None, gpus: int) -> str:
+    """Return the price of so many GPUs in words; empty where none is known."""
     if cost is None or not cost.rentals:
         return ""
     rental = cost.rentals[0]
-    machines = f"{rental.machines} x " if rental.machines > 1 else ""
     return (
-        f", from {cost.usd_per_hour_low:.2f} USD an hour ({rental.cloud}"
-        f" {machines}{rental.instance}, {rental.as_of})"
+        f", from {cost.usd_per_hour_low:.2f} USD an hour ({rented(rental, gpus)}, {rental.as_of})"
     )
 
 

@@ -8,6 +8,7 @@ from fitgauge.services.compare.schemas import CompareRow
 from fitgauge.services.compare.summary import in_words
 from fitgauge.services.explain_log.schemas import LogAnswer, LogFix
 from fitgauge.services.models_for_gpu.schemas import FittingModel, ModelsForGpuAnswer
+from fitgauge.services.recommend.costs import rented
 from fitgauge.services.recommend.option_schemas import Recommendation, Role, TrainingRecommendation
 from fitgauge.services.recommend.schemas import RecommendAnswer
 from fitgauge.services.tools.arguments import Arguments
@@ -40,9 +41,11 @@ _HOISTED = ("model", "gpu", "engine", "quantization", "context_length", "concurr
 
 def gpus_answer(call: Arguments, answer: RecommendAnswer) -> ToolAnswer:
     """Return the GPUs to take, each with what it is best at."""
-    rows = [_option(row) for row in answer.options]
+    waits = "max_seconds_to_first_token" in call.fields
+    rows = [_option(row, waits=waits) for row in answer.options]
     rows += [_training_option(row) for row in answer.training_options]
-    sentence = "; ".join(map(_priced, rows))
+    answered = [*answer.options, *answer.training_options]
+    sentence = "; ".join(map(_priced, rows, answered))
     short = ToolAnswer(
         answer=f"{short_name(answer.model.id)}: {sentence}.",
         model=answer.model.id,
@@ -72,7 +75,9 @@ def _load(answer: RecommendAnswer) -> list[str]:
     return [*texts, f"prices of {max(dates)}"] if dates else texts
 
 
-def _option(row: Recommendation) -> Option:
+def _option(row: Recommendation, *, waits: bool) -> Option:
+    """Return an option of serving. waits: whether the time to a first token is asked for."""
+    first = row.prefill.seconds_to_first_token.expected if row.prefill and waits else None
     return Option(
         role=_role(row),
         gpu=counted(row.gpu.name, row.gpu.count),
@@ -82,7 +87,9 @@ def _option(row: Recommendation) -> Option:
         needs_gib=gib(row.required_bytes.expected),
         usable_gib=gib(row.budget_bytes),
         tokens_per_second=round(row.decode.tokens_per_second.expected) if row.decode else UNSET,
+        seconds_to_first_token=UNSET if first is None else float(f"{first:.2g}"),
         usd_per_hour=round(row.cost.usd_per_hour_low, 2) if row.cost else UNSET,
+        rented_as=_rented(row),
     )
 
 
@@ -96,7 +103,13 @@ def _training_option(row: TrainingRecommendation) -> Option:
         needs_gib=gib(row.required_bytes.expected),
         usable_gib=gib(row.usable_bytes),
         usd_per_hour=round(row.cost.usd_per_hour_low, 2) if row.cost else UNSET,
+        rented_as=_rented(row),
     )
+
+
+def _rented(row: Recommendation | TrainingRecommendation) -> str | UnsetType:
+    rentals = row.cost.rentals if row.cost else []
+    return rented(rentals[0], row.gpu.count) if rentals else UNSET
 
 
 def _role(row: Recommendation | TrainingRecommendation) -> str:
@@ -104,13 +117,19 @@ def _role(row: Recommendation | TrainingRecommendation) -> str:
     return ", ".join(_ROLES[role] for role in row.roles)
 
 
-def _priced(row: Option) -> str:
+def _of_more(row: Recommendation | TrainingRecommendation) -> str:
+    """Return how many GPUs a price is of, where the machines have more than the option."""
+    rental = row.cost.rentals[0] if row.cost and row.cost.rentals else None
+    return f" for all {rental.gpus}" if rental and rental.gpus > row.gpu.count else ""
+
+
+def _priced(row: Option, answered: Recommendation | TrainingRecommendation) -> str:
     """Return "cheapest 2x V100 (awq, $0.28/h)"."""
     facts = [str(fact) for fact in (row.method, row.quantization) if fact is not UNSET]
     if row.tokens_per_second is not UNSET:
         facts.append(f"~{row.tokens_per_second:.0f} tokens/s")
     if row.usd_per_hour is not UNSET:
-        facts.append(f"${row.usd_per_hour:,.2f}/h")
+        facts.append(f"${row.usd_per_hour:,.2f}/h{_of_more(answered)}")
     return f"{row.role} {row.gpu} ({', '.join(facts)})"
 
 

@@ -65,8 +65,10 @@ class Option(Struct, kw_only=True, omit_defaults=True):
     """What needs_gib is set against."""
     tokens_per_second: Gib = UNSET
     """Decoding speed of all requests together."""
+    seconds_to_first_token: Annotated[Gib, doc("Expected, where the call asks for it.")] = UNSET
     usd_per_hour: Gib = UNSET
     """Lowest known price of all its GPUs."""
+    rented_as: Annotated[Text, doc("The machines of that price, paid whole.")] = UNSET
     efficiency: Gib = UNSET
     """Of one GPU, 0 to 1."""
     note: Text = UNSET
@@ -112,9 +114,9 @@ class ToolAnswer(Struct, kw_only=True, omit_defaults=True):
         list[Option] | UnsetType, doc("GPUs that hold it, without a gpu in the call.")
     ] = UNSET
     tokens_per_second_per_request: Annotated[
-        Gib, doc("Expected, where the call asks for a speed or describes a load.")
+        Gib, doc("Expected of an answer at this load, prompts and answers filling the context.")
     ] = UNSET
-    seconds_to_first_token: Annotated[Gib, doc("Likewise.")] = UNSET
+    seconds_to_first_token: Annotated[Gib, doc("Expected, where the call asks for a speed or describes a load.")] = UNSET
     max_context: Annotated[Count, doc("The longest context that fits.")] = UNSET
     max_concurrency: Annotated[Count, doc("The most requests at once that fit.")] = UNSET
     max_micro_batch_size: Count = UNSET

@@ -85,8 +85,8 @@ def fit_answer(
             load += f" x {requests:,} requests"
         subject = _served(answer, answer.gpu, quantization)
         short.answer = _sentence(subject, short, load, answer)
-    if answer.speed is not None and OF_THE_SPEED & understood.keys():
-        _speed(short, answer.speed)
+    if answer.speed is not None:
+        _speed(short, answer.speed, is_asked=bool(OF_THE_SPEED & understood.keys()))
     return bounded(short)
 
 
@@ -98,6 +98,8 @@ def _served(answer: FitAnswer, gpu: GpuAnswer, quantization: str | None) -> str:
         written += f" ({half})"
     version = str(understood.get("engine_version", "")).removesuffix(".0")
     place = f"{gpus(gpu)} with {engine_title(understood['engine'])} {version}".rstrip()
+    if any(one.code == "engine-version-unknown" for one in answer.warnings):
+        place += " (not known yet: see warnings)"
     return f"{written} {_in_words(answer.verdict)} on {place}{targets_in_words(answer.speed)}"
 
 
@@ -163,10 +165,13 @@ def _of_host(answer: FitAnswer | TrainingAnswer) -> str:
     return f". {one_decimal(host_in_words(answer.host_memory, has))}".removesuffix(".")
 
 
-def _speed(short: ToolAnswer, speed: SpeedAnswer) -> None:
-    """Fill in the speeds, and say how they are known and which are reached."""
+def _speed(short: ToolAnswer, speed: SpeedAnswer, *, is_asked: bool) -> None:
+    """Fill in the speed; where a call asks for it, also the time to a first token, how they are
+    known and which are reached."""
     rates, first = speed.tokens_per_second_per_request, speed.seconds_to_first_token
     short.tokens_per_second_per_request = float(f"{rates.expected:.3g}")
+    if not is_asked:
+        return
     if first is not None:
         short.seconds_to_first_token = float(f"{first.expected:.2g}")
     short.answer += (

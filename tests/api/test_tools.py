@@ -31,6 +31,10 @@ def test_the_document_is_valid_and_plain():
     OpenAPIV31SpecValidator(document).validate()
     assert document["servers"][0]["url"].startswith("http")
     assert {path.rpartition("/")[2] for path in document["paths"]} == set(TOOLS)
+    assert all(
+        path["post"]["description"].startswith(path["post"]["summary"])
+        for path in document["paths"].values()
+    )
     for node in nodes(document):
         assert not {"$ref", "anyOf", "oneOf", "allOf"} & set(node)
         assert not isinstance(node.get("type"), list)

@@ -1,6 +1,7 @@
 """The OpenAPI document of the tools, for hosts that read little of OpenAPI: one type a node, no
 references, no choices, an absolute server."""
 
+import re
 from functools import cache
 from typing import Any
 
@@ -58,7 +59,7 @@ def _operation(tool: Tool, answer: dict[str, Any], error: dict[str, Any]) -> dic
         responses[status] = {"description": reason, "content": {PROBLEM_JSON: problem}}
     return {
         "operationId": tool.name,
-        "summary": f"{tool.description.partition('?')[0]}?",
+        "summary": re.split(r"(?<=[.?]) ", tool.description)[0],
         "description": tool.description,
         "x-openai-isConsequential": False,
         "requestBody": {

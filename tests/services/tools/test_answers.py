@@ -222,7 +222,43 @@ def test_a_load_and_a_promise_are_answered_with_a_speed(call, check_fit):
     )
     assert all(f": {one.reached}" in short["answer"] for one in speed.targets)
     assert tokens(short) < 450
-    assert "seconds_to_first_token" not in call("check_fit", **arguments)
+    unasked = call("check_fit", **arguments)
+    assert "tokens_per_second_per_request" in unasked
+    assert "seconds_to_first_token" not in unasked
+
+
+def test_a_release_that_is_not_known_is_not_said_to_be_counted(call):
+    arguments = {"model": "Qwen/Qwen3-8B", "gpu": "L40S"}
+    assert "vLLM 9.9 (not known yet" in call("check_fit", **arguments, engine="vllm 9.9")["answer"]
+    assert "not known" not in call("check_fit", **arguments, engine="vllm 0.25")["answer"]
+
+
+def test_a_price_is_of_the_machines_that_are_paid(call):
+    question = {"model": "Qwen/Qwen3-8B", "gpus": "8x H200", "options": "clouds=aws"}
+    for one in call("recommend_gpus", **question)["options"]:
+        is_whole = one["gpu"].startswith("8x")
+        assert ("paid for all 8 GPUs" in one["rented_as"]) is not is_whole
+
+
+def test_a_wait_that_is_asked_for_is_said_of_every_gpu_to_take(call):
+    question = {"model": "Qwen/Qwen3-8B", "concurrency": 8}
+    asked = call("recommend_gpus", **question, options="max_seconds_to_first_token=5")
+    assert all(one["seconds_to_first_token"] <= 5 for one in asked["options"])
+    assert "seconds_to_first_token" not in call("recommend_gpus", **question)["options"][0]
+
+
+def test_fields_of_a_training_without_a_task_are_answered_with_the_task(call):
+    with pytest.raises(ToolCallError) as caught:
+        call("recommend_gpus", model="7b", method="lora")
+    assert caught.value.answer.send == {"task": "training"}
+
+
+@pytest.mark.parametrize("between", [", ", " + ", " and "])
+def test_several_models_are_answered_with_how_to_ask_about_one_gpu(call, between):
+    with pytest.raises(ToolCallError) as caught:
+        call("check_fit", model=f"Qwen3-14B{between}bge-m3", gpu="A100 80GB")
+    assert "other_memory_gib" in caught.value.answer.error
+    assert caught.value.answer.send == {"model": "Qwen/Qwen3-14B"}
 
 
 def test_an_unknown_tool_is_named(call):

@@ -225,11 +225,25 @@ def test_a_time_is_in_the_unit_of_its_name(key, value):
 
 @pytest.mark.parametrize(
     ("sent", "instead"),
-    [({"rps": 5}, "concurrency"), ({"latency_ms": 50}, "max_seconds_to_first_token")],
+    [
+        ({"rps": 5}, "concurrency"),
+        ({"latency_ms": 50}, "max_seconds_to_first_token"),
+        ({"max_usd": 500}, "plan_training"),
+        ({"dataset_tokens": "50M"}, "plan_training"),
+        ({"task": "training", "tokens": "50M"}, "plan_training"),
+    ],
 )
 def test_a_rate_is_answered_with_what_to_send(sent, instead):
     (note,) = parse(TOOLS["recommend_gpus"], {"model": "7b", **sent}).notes
     assert instead in note
+
+
+def test_the_context_of_a_training_is_the_length_of_its_sequences():
+    question = {"model": "7b", "task": "training"}
+    assert fields("recommend_gpus", **question, max_length=4096) == {
+        **question,
+        "sequence_length": 4096,
+    }
 
 
 def test_engines_of_a_table_lose_their_releases():

@@ -34,7 +34,7 @@ SECOND_BEST_SECONDS = 5.0
 STALE_SECONDS = 300.0
 """How much longer callers have it at once, while the Hub is asked in the background."""
 
-_BETWEEN = re.compile(r"\s*(?:,|/ |&|;|\bor\b|\band\b|\bvs\.?\s|或|和|还是)\s*", re.IGNORECASE)
+_BETWEEN = re.compile(r"\s*(?:,|/ |&|;| \+ |\bor\b|\band\b|\bvs\.?\s|或|和|还是)\s*", re.IGNORECASE)
 """What stands between the names of several models."""
 
 
@@ -196,8 +196,9 @@ class ModelResolver:
             )
         if several := self._several(text):
             return UnknownModelError(
-                f"{text[:80]!r} names several models.",
-                hint="Send one of them; POST /v1/compare takes all.",
+                f"{text[:80]!r} names several models. Send one of them; for several on one GPU,"
+                " one after the other, with what the others need as `other_memory_gib`.",
+                hint="POST /v1/compare takes all, each on GPUs of its own.",
                 matches=several,
                 field="model",
                 send={"model": several[0]},

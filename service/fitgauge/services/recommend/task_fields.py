@@ -30,6 +30,7 @@ def refuse_other_fields(request: RecommendRequest) -> None:
                 hint=f"Send `task` {other}, or leave out `{name}`.",
                 field=name,
                 code="conflicting-fields",
+                send=None if request.task else {"task": other},
             )
     if task == "serving" and (request.max_gpu_count or 0) > MOST_GPUS:
         message = (

@@ -348,6 +348,10 @@ INSTEAD: Mapping[str, str] = {
         "free_vram free_memory free_gpu_memory available_vram available_gpu_memory": (
             "send other_memory_gib, what other processes hold"
         ),
+        "token_budget training_tokens train_tokens num_tokens total_tokens dataset_tokens samples "
+        "dataset_size train_samples num_examples dataset_samples max_usd max_cost total_budget": (
+            "plan_training with token_budget says what a run takes and costs"
+        ),
         "monthly_budget budget_per_month max_usd_per_month": (
             f"send max_usd_per_hour: a month has {HOURS_OF_A_MONTH} hours"
         ),

@@ -8,8 +8,8 @@ from fitgauge.services.tools.faces import OPTIONS, Tool
 from fitgauge.services.tools.schemas import ToolError, Value
 from fitgauge.services.tools.wording import to_arguments
 
-_LONGEST = 480
-"""Characters of a message."""
+_LONGEST = 640
+"""Characters of a message, which ends between words."""
 
 _ALTERNATIVES = 3
 _NAMES = ("model", "gpu")
@@ -59,13 +59,17 @@ def explain(
         send = {str(field): ""}
     send = _in_lists(tool, reason, send, sent)
     text = f"{reason.detail} {reason.hint}".strip() if not others else reason.detail
-    answer = ToolError(error=text[:_LONGEST], code=reason.code)
+    answer = ToolError(error=_shortened(text), code=reason.code)
     if send:
         answer.send = to_arguments(tool, send, options)
         answer.send |= {keys[name]: "" for name in send if send[name] == "" and name in keys}
     if alternatives := [name for name in others if name not in send.values()]:
         answer.alternatives = alternatives[:_ALTERNATIVES]
     return answer
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST].rpartition(' ')[0]} ..."
 
 
 def _in_lists(

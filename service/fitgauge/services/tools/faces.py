@@ -112,7 +112,7 @@ TOOLS: dict[str, Tool] = {
                 _MODEL,
                 Parameter("task", "serving (default) or training."),
                 Parameter("gpus", "Only these, comma-separated: 2x L40S, RTX 4090."),
-                Parameter("max_usd_per_hour", "Budget in US dollars.", "number"),
+                Parameter("max_usd_per_hour", "Budget in US dollars an hour.", "number"),
                 _QUANTIZATION,
                 _CONTEXT,
                 _CONCURRENCY,

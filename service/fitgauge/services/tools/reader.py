@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from fitgauge.catalog.gpu_kinds import kind_named
@@ -123,6 +124,8 @@ class Reader:
         self.options = {name: value for name, value in self.fields.items() if name not in before}
         if unknown:
             keys = option_keys(self._tool)
+            near = get_close_matches(unknown[0], keys, 3)
+            keys = [*near, *(key for key in keys if key not in near)]
             rest = ", ".join(
                 f"{key}={shown(value)}" for key, value in sent.items() if key not in unknown
             )
@@ -328,6 +331,8 @@ class Reader:
         several machines, and make a context of a prompt and its answer."""
         prompt = self.fields.get("prompt_tokens")
         answer = self.fields.get(ANSWER, self._answer)
+        if self.fields.get("task") == "training" and "sequence_length" in self._accepted:
+            self._take_length_of_training()
         if prompt and answer and "context_length" not in self.fields:
             self.fields["context_length"] = prompt + answer
             self.notes.append(f"context_length {prompt + answer}: the prompt and its answer")
@@ -341,6 +346,15 @@ class Reader:
             name = self.fields.get(field, "")
             if not has_size.search(name):
                 self.fields[field] = f"{name} {_BARE.sub(unit, size)}".strip()
+
+    def _take_length_of_training(self) -> None:
+        """Read a context as the length of a training's sequences, where it is not that of a whole
+        run."""
+        length = self.fields.pop("context_length", None)
+        if length is not None and length > _LONGEST_SEQUENCE:
+            self.notes.append(f"ignored {length:,} tokens: {INSTEAD[plain('token_budget')]}")
+        elif length is not None:
+            self._put("context_length", "sequence_length", length)
 
 
 def _is_switch(value: object) -> bool:

@@ -49,7 +49,8 @@ class PrefillAnswer(Struct, kw_only=True):
 
     prompt_tokens: Annotated[int, doc("Length of the prompt.")]
     seconds_to_first_token: Annotated[
-        Seconds, doc("At the load, as in the answer of a fit: low alone, high all requests at once.")
+        Seconds,
+        doc("At the load, as in the answer of a fit: low alone, high all requests at once."),
     ]
     tokens_per_second: Annotated[DecodeSpeed, doc("With a steady queue of prompts.")]
     basis: Annotated[Basis, doc("As of decode.")]

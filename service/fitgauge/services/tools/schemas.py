@@ -116,7 +116,9 @@ class ToolAnswer(Struct, kw_only=True, omit_defaults=True):
     tokens_per_second_per_request: Annotated[
         Gib, doc("Expected of an answer at this load, prompts and answers filling the context.")
     ] = UNSET
-    seconds_to_first_token: Annotated[Gib, doc("Expected, where the call asks for a speed or describes a load.")] = UNSET
+    seconds_to_first_token: Annotated[
+        Gib, doc("Expected, where the call asks for a speed or describes a load.")
+    ] = UNSET
     max_context: Annotated[Count, doc("The longest context that fits.")] = UNSET
     max_concurrency: Annotated[Count, doc("The most requests at once that fit.")] = UNSET
     max_micro_batch_size: Count = UNSET

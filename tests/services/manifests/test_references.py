@@ -164,7 +164,7 @@ def test_a_file_of_settings_that_is_no_yaml_is_named():
 
 def test_what_a_file_nests_is_no_flag_of_that_name():
     settings = SETTINGS.partition("    model:")[0] + (
-        "    kv_cache_config: {free_gpu_memory_fraction: 0.8}\n"
+        "    kv_cache_config: {free_gpu_memory_fraction: 0.8, dtype: fp8}\n"
         "    cuda_graph_config: {max_batch_size: 8}\n"
     )
     start = (
@@ -172,7 +172,11 @@ def test_what_a_file_nests_is_no_flag_of_that_name():
         " /scripts/vllm.yaml]"
     )
     found = command(settings + "---\n" + POD.replace("COMMAND", start))
-    assert found.log.flags == {"max_num_seqs": 64, "gpu_memory_utilization": 0.8}
+    assert found.log.flags == {
+        "max_num_seqs": 64,
+        "gpu_memory_utilization": 0.8,
+        "kv_cache_dtype": "fp8",
+    }
     assert [note.message.split("`")[1] for note in found.notes] == [
         "--cuda_graph_config.max_batch_size"
     ]

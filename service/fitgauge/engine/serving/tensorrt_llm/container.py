@@ -11,6 +11,7 @@ CONTAINER = ContainerStart(
     settings_flags=("--extra-llm-api-options", "--config"),
     dotted_settings=True,
     spellings={
+        "--kv-cache-config.dtype": "--kv-cache-dtype",
         "--kv-cache-config.free-gpu-memory-fraction": "--kv-cache-free-gpu-memory-fraction",
     },
     unrelated_flags=frozenset(

@@ -61,6 +61,7 @@ _SHORT: dict[str, tuple[str, type[Flag]]] = {
     "tensor_parallel": ("tp_size", int), "pipeline_parallel": ("pp_size", int),
     "expert_parallel": ("ep_size", int),
     "gpu_memory_utilization": ("kv_cache_free_gpu_memory_fraction", float),
+    "kv_cache_dtype": ("kv_cache_dtype", str),
 }  # fmt: skip
 _COMMANDS = ("engine args", "LLM Args", "trtllm-serve", "max_seq_len=", "dynamo.trtllm")
 _FRACTION = re.compile(r"fraction is set (?P<share>\d?\.?\d{1,6})")

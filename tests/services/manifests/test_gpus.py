@@ -168,3 +168,16 @@ def test_numbers_that_count_nothing_are_no_counts(check, file, number):
     """Digits that are none, and more of them than Python reads: every count of a file at once."""
     counts = r"((?i:count|replicas|size|gpu|nodes|data|dataLocal|parallel_size): *\"?)\d{1,6}\b"
     check(re.sub(counts, rf"\g<1>{number}", file.read_text("utf-8")))
+
+
+def test_a_leader_is_on_the_gpus_of_those_that_follow_it(check):
+    (server,) = check(
+        "kind: LeaderWorkerSet\nspec:\n  leaderWorkerTemplate:\n    size: 2\n"
+        "    leaderTemplate:\n      spec:\n        containers:\n"
+        "        - image: vllm/vllm-openai\n          args: [Qwen/Qwen3-8B, -tp, '8', -pp, '2']\n"
+        "          resources: {limits: {nvidia.com/gpu: 8}}\n"
+        "    workerTemplate:\n      spec:\n"
+        "        nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}\n"
+        "        containers: [{image: vllm/vllm-openai}]\n"
+    ).servers
+    assert (server.gpu, server.gpu_count) == ("H100 SXM", 16)

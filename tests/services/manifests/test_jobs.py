@@ -101,6 +101,13 @@ def test_a_batch_script_counts_its_gpus(check, gpus, nodes, count):
     assert server.request["context_length"] == 16384
 
 
+def test_variables_of_slurm_are_those_of_the_batch_script(check):
+    count = "$SLURM_GPUS_ON_NODE --pipeline-parallel-size $SLURM_NNODES"
+    text = SBATCH.format(GPUS="gpus-per-node=h100:4", NODES=2, COUNT=count)
+    request = check(text).servers[0].request
+    assert (request["tensor_parallel"], request["pipeline_parallel"]) == (4, 2)
+
+
 def test_a_batch_script_without_a_gpus_name_takes_the_callers(check):
     text = SBATCH.format(GPUS="gres=gpu:2", NODES=1, COUNT=2)
     (server,) = check(text, gpu="L40S").servers

@@ -39,6 +39,8 @@ class Container(Struct, kw_only=True):
     """Its resources: limits, requests, claims."""
     pod: Block
     """The pod that holds it: selectors, volumes, claims."""
+    followers: Block = Block()
+    """The pod of those that follow it, on the same GPUs."""
     group_size: int = 1
     """Pods that start one server together."""
     model: Text | None = None

@@ -63,7 +63,7 @@ class Gpus(Struct, frozen=True):
 def gpus_of(container: Container, claims: Mapping[str, Block]) -> Gpus:
     """Return the GPUs of a container. claims: resource claims and their templates by name."""
     names = [container.gpu] if container.gpu is not None else []
-    names += _selected(container.pod)
+    names += _selected(container.pod) or _selected(container.followers)
     notes: list[Note] = []
     count, mig_slice, line = container.gpu_count, None, None
     for resource, value in _resources(container.resources):

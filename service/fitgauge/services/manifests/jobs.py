@@ -61,6 +61,9 @@ _PARAMETER = re.compile(
 _ACCELERATOR = re.compile(r"(?P<gpu>[\w.-]{1,60})(?:\s*:\s*(?P<count>[0-9]{1,4}))?")
 _COUNT = re.compile(r"[0-9]{1,4}")
 _SKYPILOT_NAMES = {"A100": "A100 40GB"}
+_SLURM_GPUS = "SLURM_GPUS_ON_NODE SLURM_GPUS_PER_NODE SLURM_GPUS"
+_SLURM_NODES = "SLURM_NNODES SLURM_JOB_NUM_NODES"
+"""Variables of a batch script (sbatch's output environment variables)."""
 _SKYPILOT_COUNT = "SKYPILOT_NUM_GPUS_PER_NODE"
 
 
@@ -120,9 +123,16 @@ def _modelfile(text: str, model: Text) -> Container:
 def _script(text: str) -> Iterator[Container]:
     """Yield a script as one container, and each container that it runs."""
     gpus, nodes = _SBATCH.search(text), _SBATCH_NODES.search(text)
+    counts = {_SLURM_GPUS: gpus and gpus["count"], _SLURM_NODES: nodes["nodes"] if nodes else "1"}
     whole = structs.replace(
         command_container([text_of("sh", 1), text_of("-c", 1), text_of(text, 0)], 1),
         name="script",
+        environment={
+            name: text_of(count, 1)
+            for names, count in counts.items()
+            for name in names.split()
+            if count
+        },
         gpu=_at(text, gpus, "gpu"),
         gpu_count=int(gpus["count"]) if gpus else None,
         group_size=int(nodes["nodes"]) if nodes and not (gpus and gpus["total"]) else 1,

@@ -1,9 +1,9 @@
 """Servers of KServe: InferenceService with its ServingRuntime, LLMInferenceService.
 
-Source: kserve/kserve python/huggingfaceserver/README.md and config/llmisvcconfig/
-(config-llm-template.yaml, which mounts 1 GiB at /dev/shm; config-llm-prefill-template.yaml:
-prefill has pods and parallelism of its own; config-llm-worker-data-parallel.yaml: `worker` pods
-follow the leader of `template`)."""
+Source: kserve/kserve python/huggingfaceserver/README.md, its vllm/vllm_model.py (start_engine:
+tensor parallel over every GPU) and config/llmisvcconfig/ (config-llm-template.yaml, which mounts
+1 GiB at /dev/shm; config-llm-prefill-template.yaml: prefill has pods and parallelism of its own;
+config-llm-worker-data-parallel.yaml: `worker` pods follow the leader of `template`)."""
 
 from collections.abc import Iterator
 
@@ -53,12 +53,14 @@ def inference_service(document: Block, named: References) -> Iterator[Container]
     own = container_of(model, predictor, owner_of(document))
     uri = text_at(model, "storageUri") or text_at(model, "storage", "path")
     kserves_own = not pod and text_at(model, "modelFormat", "name") == "huggingface"
+    image = own.image or container.image
+    if image is None and kserves_own:
+        image = text_of(_KSERVE_IMAGE, model.line)
     yield structs.replace(
         container,
         line=model.line,
-        image=own.image
-        or container.image
-        or (text_of(_KSERVE_IMAGE, model.line) if kserves_own else None),
+        image=image,
+        takes_all_gpus=_KSERVE_IMAGE in (image or ""),
         command=own.command or container.command,
         arguments=[*container.arguments, *own.arguments],
         environment=container.environment | own.environment,

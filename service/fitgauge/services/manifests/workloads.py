@@ -84,7 +84,12 @@ def _pods(node: Node, owner: str, group_size: int) -> Iterator[Container]:
         size = count_of(text_at(value, "size")) if key == _LEADER else None
         inner = group_size if size is None else size
         if key not in ("container", "containers", "initContainers") and not _follows(node, key):
-            yield from _pods(value, owner, max(1, inner))
+            followers = (
+                block_at(node, "workerTemplate", "spec") if key == "leaderTemplate" else None
+            )
+            for started in _pods(value, owner, max(1, inner)):
+                started.followers = followers or started.followers
+                yield started
 
 
 def _follows(block: Block, key: str) -> bool:

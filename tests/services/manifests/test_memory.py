@@ -107,3 +107,44 @@ def test_weights_in_host_memory_stay_within_the_limit(check):
     assert server.verdict is None
     assert rules(server)[0] == "no-answer"
     assert server.request["host_memory_gib"] == 16
+
+
+def test_gpus_that_a_command_leaves_unused_are_said_where_memory_is_short(check):
+    short = deployment("google/gemma-3-12b-it, --max-model-len, '8192'", 'nvidia.com/gpu: "2"')
+    (server,) = check(short).servers
+    assert server.verdict == "does_not_fit"
+    assert "asks for 2 GPUs, the command uses 1" in server.summary
+    (server,) = check(deployment("Qwen/Qwen3-0.6B", 'nvidia.com/gpu: "2"')).servers
+    assert "the command uses" not in server.summary
+
+
+def test_the_server_of_kserve_divides_a_model_over_all_its_gpus(check):
+    text = """kind: InferenceService
+spec:
+  predictor:
+    model:
+      modelFormat: {name: huggingface}
+      args: [--model_id=Qwen/Qwen3-8B]
+      resources: {limits: {nvidia.com/gpu: 2}}
+"""
+    (server,) = check(text, gpu="L4").servers
+    assert server.gpu_count == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "form", "verdict"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct", "awq", "unsupported"),
+        ("Qwen/Qwen3-8B", "gptq", "unsupported"),
+        ("Qwen/Qwen3-8B", "fp8", "fits"),
+        ("Qwen/Qwen3-8B-AWQ", "awq", "fits"),
+        ("/models/Qwen3-8B", "awq", "fits"),
+    ],
+)
+def test_a_format_that_the_named_repository_does_not_hold_is_not_loaded(
+    check, model, form, verdict
+):
+    arguments = f"--model, {model}, --quantization, {form}, --max-model-len, '8192'"
+    (server,) = check(deployment(arguments, product="NVIDIA-H100-80GB-HBM3")).servers
+    assert server.verdict == verdict
+    assert ("refuses to load" in server.summary) == (verdict == "unsupported")

@@ -52,6 +52,8 @@ _AT_ONCE = 8
 """Questions under way at once, well below what a service lets wait."""
 _MULTI_NODE = frozenset({"--nnodes", "--data-parallel-address", "--distributed-executor-backend"})
 """Flags of servers that spread over pods which the manifest may not name."""
+_OTHER_CHECKPOINTS = ("checkpoint-loaded", "checkpoint-needed")
+"""Warnings that another repository than the named one is estimated."""
 _RULES: dict[Verdict | None, Rule] = {
     "does_not_fit": "does-not-fit",
     "unsupported": "unsupported",
@@ -223,6 +225,8 @@ class ManifestChecker:
         ]
         if fit.verdict is None:
             answer.summary = _without_gpu(fit)
+        few = few or _needs_another_checkpoint(answer, pending, fit)
+        answer.summary += _idle_gpus(pending.question, fit.verdict)
         transfer = next((one for one in fit.warnings if one.code == "kv-transfer"), None)
         if transfer is not None and request.disaggregation == "prefill":
             answer.remarks.append(Remark("kv-transfer", answer.line, transfer.message))
@@ -328,6 +332,32 @@ def _too_few(built: Question, command: ServerCommand) -> str | None:
         f"The command takes {built.ranks} GPUs ({product}); the manifest asks for"
         f" {built.gpu_count}."
     )
+
+
+def _needs_another_checkpoint(
+    answer: ServerAnswer, pending: _Pending, fit: FitAnswer
+) -> Remark | None:
+    """Note that a command names a format which the repository that it loads does not hold."""
+    command, asked = pending.server.command, pending.question
+    other = next((one for one in fit.warnings if one.code in _OTHER_CHECKPOINTS), None)
+    if not command.log.flags.get("quantization") or other is None or asked is None or asked.path:
+        return None
+    answer.verdict, answer.fit_probability = "unsupported", None
+    answer.summary = (
+        f"{asked.request.model} is not in {asked.request.quantization}, which the command asks"
+        f" for: the engine refuses to load it. {other.message}"
+    )
+    remark = Remark("unsupported", answer.line, answer.summary)
+    answer.remarks.insert(0, remark)
+    return remark
+
+
+def _idle_gpus(asked: Question, verdict: Verdict | None) -> str:
+    """Return that a command which needs more memory leaves GPUs of its manifest unused."""
+    count = asked.gpu_count or 0
+    if verdict not in ("tight", "does_not_fit") or count <= asked.ranks:
+        return ""
+    return f" The manifest asks for {count} GPUs, the command uses {asked.ranks}."
 
 
 def _of_host_weights(flag: Flag) -> str:

@@ -44,8 +44,9 @@ def gpus_answer(call: Arguments, answer: RecommendAnswer) -> ToolAnswer:
     waits = "max_seconds_to_first_token" in call.fields
     rows = [_option(row, waits=waits) for row in answer.options]
     rows += [_training_option(row) for row in answer.training_options]
+    answered: list[Recommendation | TrainingRecommendation]
     answered = [*answer.options, *answer.training_options]
-    sentence = "; ".join(map(_priced, rows, answered))
+    sentence = "; ".join(_priced(*pair) for pair in zip(rows, answered, strict=True))
     short = ToolAnswer(
         answer=f"{short_name(answer.model.id)}: {sentence}.",
         model=answer.model.id,

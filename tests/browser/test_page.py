@@ -225,6 +225,8 @@ def test_a_comparison_is_drawn_whole_and_a_row_is_asked_by_a_click(open_page, wi
     assert [tuple(row[:2]) for row in rows] == [*product(models, gpus)]
     assert [row[2] for row in rows] == ["fits", "fits", "does not fit", "fits"]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    table = page.locator(".ask .scroll")
+    assert table.evaluate("one => one.scrollWidth <= one.clientWidth")
     page.click(".ask tbody tr:nth-child(4) button")
     page.wait_for_selector("h2:has-text('Qwen/Qwen3-14B · 2 × L40S')")
     assert parse_qs(urlsplit(page.url).query)["context_length"] == ["16384"]
@@ -384,6 +386,42 @@ def test_what_else_fits_is_found_and_taken(open_page):
     page.click(".elsewhere form button")
     page.wait_for_selector(".elsewhere table >> nth=1")
     assert "Qwen3" in page.inner_text(".elsewhere table >> nth=1")
+
+
+def test_every_model_that_fits_is_asked_about_as_it_fits(open_page):
+    page = open_page().answered()
+    page.fill("#sentence", "which models fit on a 3090?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".ask tbody tr")
+    for number in range(1, 6):
+        page.click(f".ask tbody tr:nth-child({number}) button")
+        model = page.inner_text(f".ask tbody tr:nth-child({number}) button")
+        page.wait_for_selector(f"h2:has-text('{model} · 1 × RTX 3090')")
+        assert page.inner_text(".verdict .chip") in ("fits", "tight")
+
+
+def test_gpus_to_take_are_a_table_and_taken_by_a_click(open_page):
+    page = open_page(DOES_NOT_FIT).answered()
+    page.fill("#sentence", "which gpu for llama 3.3 70b?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".ask tbody tr")
+    page.click(".ask tbody button >> nth=0")
+    page.wait_for_selector("h2:has-text('Llama-3.3-70B-Instruct · ')")
+    page.wait_for_selector(".verdict.fits")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "heading"),
+    [
+        ("Qwen3-32B or gpt-oss-20b on a 4090?", "openai/gpt-oss-20b · 1 × RTX 4090"),
+        ("Qwen3-32B or Qwen3-8B on a T4 or a 4090?", "Qwen/Qwen3-8B · 1 × RTX 4090"),
+    ],
+)
+def test_below_a_table_its_best_row_is_drawn(open_page, sentence, heading):
+    page = open_page(DOES_NOT_FIT).answered()
+    page.fill("#sentence", sentence)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"h2:has-text('{heading}')")
 
 
 def test_a_log_is_explained(open_page):

@@ -2,6 +2,9 @@
 
 const GIB = 2 ** 30;
 
+/** The format of a model that is loaded as it is. */
+export const PUBLISHED = 'as published';
+
 // Halves go to the even digit, as in the sentences of the API: 128 MiB are 0.12 GiB in both.
 const [one, two] = [1, 2].map((digits) => new Intl.NumberFormat('en-US', {
   minimumFractionDigits: digits, maximumFractionDigits: digits, useGrouping: false,

@@ -4,7 +4,8 @@ import {post} from '../api.js';
 import {plain} from '../format.js';
 import {FIELDS, replace} from '../state.js';
 import {named, t} from '../texts.js';
-import {Comparison} from './comparison.js';
+import {Comparison, takeBest} from './comparison.js';
+import {Gpus, Models} from './elsewhere.js';
 
 const TASKS = {check_training_fit: 'training', plan_training: 'training'};
 /** What the page answers by itself; the answer to all else is shown in a sentence. */
@@ -12,13 +13,17 @@ const CHECKS = new Set(['check_fit', 'check_training_fit']);
 
 const sentence = signal('');
 const reading = signal(null);
+const asking = signal(false);
 
 async function ask(event) {
   event.preventDefault();
+  asking.value = true;
   const result = await post('v1/ask', {question: sentence.value || t('ask.example')});
+  asking.value = false;
   reading.value = result.answer ?? {operation: null, problem: result.problem};
   const {operation, understood, answer} = result.answer ?? {};
   if (answer?.plans?.length > 0) return replace('training', answer.plans[0].settings);
+  if (operation === 'compare_fit' && answer) return takeBest(answer.items);
   const fields = questionOf(understood ?? {});
   const task = TASKS[operation] ?? (fields.method || fields.trainer ? 'training' : 'serving');
   const taken = ([name]) => CHECKS.has(operation) || FIELDS[task].includes(name);
@@ -41,19 +46,27 @@ function questionOf(understood) {
   return fields;
 }
 
+/** What an operation answers with a table. */
+const TABLES = {
+  compare_fit: ({answer}) => html`<${Comparison} rows=${answer.items} />`,
+  recommend_gpus: ({answer}) => html`<${Gpus} table=${answer} />`,
+  list_models_that_fit: ({answer}) => html`<${Models} table=${answer} />`,
+};
+
 function Reading() {
+  if (asking.value) return html`<p role="status">${t('loading')}…</p>`;
   const read = reading.value;
   if (!read) return null;
   if (read.problem) return html`<p role="status">${plain(`${read.problem.detail} ${read.problem.hint}`)}</p>`;
   if (!read.operation) return html`<p role="status">${read.reason ?? t('ask.off')}</p>`;
-  const fields = Object.entries(read.understood).map(([name, value]) => `${named(name)} ${value}`);
+  const fields = Object.entries(read.understood).map(([name, value]) => `${named(name)} ${[value].flat().join(', ')}`);
   const missing = (read.missing ?? []).map((one) => one.field ?? one);
   const summary = CHECKS.has(read.operation) ? null : read.answer?.summary;
   return html`<div role="status">
     <p>${t('ask.read', {fields: fields.join(', ')})}</p>
     ${missing.length > 0 && html`<p>${t('ask.missing', {fields: missing.join(', ')})}</p>`}
     ${summary && html`<p lang="en"><b>${summary}</b></p>`}
-    ${read.operation === 'compare_fit' && read.answer && html`<${Comparison} rows=${read.answer.items} />`}
+    ${read.answer && read.operation in TABLES && TABLES[read.operation](read)}
   </div>`;
 }
 

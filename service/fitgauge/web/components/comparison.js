@@ -1,11 +1,10 @@
 // Several models, GPUs or loads side by side: a verdict each, and each asked by a click.
-import {html} from '../vendor.js';
-import {areUnlike, gib, tokens, whole} from '../format.js';
-import {change} from '../state.js';
+import {batch, html} from '../vendor.js';
+import {PUBLISHED, areUnlike, gib, tokens, whole} from '../format.js';
+import {change, replace} from '../state.js';
 import {t} from '../texts.js';
 
 const NAMES = ['model', 'gpu', 'engine', 'quantization', 'context_length', 'concurrency'];
-const PUBLISHED = 'as published';
 
 /** What rows differ in; their model where in nothing. */
 function differing(rows) {
@@ -18,6 +17,19 @@ function shown(row, name) {
   if (name === 'gpu' && row.gpu_count && !areUnlike({name: value})) return `${row.gpu_count} × ${value}`;
   if (name === 'context_length' && value) return tokens(value);
   return typeof value === 'number' ? whole(value) : value ?? '';
+}
+
+/** Ask about the best row: the first that fits, else that is tight, else the nearest to fitting. */
+export function takeBest(rows) {
+  const over = (row) => (row.required_bytes ? row.required_bytes.expected / row.budget_bytes : Infinity);
+  const answered = rows.filter((row) => !row.error).sort((one, other) => over(one) - over(other));
+  const best = rows.find((row) => row.verdict === 'fits')
+    ?? rows.find((row) => row.verdict === 'tight') ?? answered[0];
+  if (!best) return;
+  batch(() => {
+    replace('serving', {});
+    take(best);
+  });
 }
 
 /** Ask about a row alone. */

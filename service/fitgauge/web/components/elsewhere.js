@@ -1,7 +1,7 @@
 // What else fits: GPUs for the model, with price and speed, and models for the GPU.
 import {html, signal} from '../vendor.js';
 import {post} from '../api.js';
-import {gib, whole} from '../format.js';
+import {PUBLISHED, areUnlike, gib, whole} from '../format.js';
 import {answer, change, question, task} from '../state.js';
 import {named, t} from '../texts.js';
 
@@ -57,32 +57,38 @@ function GpuRow({option}) {
     <td><span class=${`chip ${option.verdict}`}>${t(`verdict.${option.verdict}`)}</span></td></tr>`;
 }
 
-function Gpus() {
-  if (!gpus.value) return null;
-  const training = gpus.value.training_options ?? [];
-  const options = training.length > 0 ? training : gpus.value.options;
+/** The GPUs of a recommendation. */
+export function Gpus({table}) {
+  if (!table) return null;
+  const training = table.training_options ?? [];
+  const options = training.length > 0 ? training : table.options;
   const columns = ['gpu', 'quantization', 'engine', 'need', 'speed', 'price', 'verdict'];
-  return html`<div class="scroll"><table>
+  return html`<div class="scroll wide"><table>
     <thead><tr>${columns.map((name) => html`<th scope="col">${t(`column.${name}`)}</th>`)}</tr></thead>
     <tbody>${options.map((option) => html`<${GpuRow} option=${option} />`)}</tbody></table></div>
     ${options.length === 0 && html`<p>${t('elsewhere.none')}</p>`}`;
 }
 
-function ModelRow({row}) {
-  const take = () => change({model: row.checkpoint ?? row.model, quantization: null});
+function ModelRow({row, gpu}) {
+  const {model, engine, method} = row;
+  const quantization = engine && row.quantization !== PUBLISHED ? row.quantization : null;
+  const take = () => change({
+    model, engine, method, quantization, gpu: gpu.name, gpu_count: areUnlike(gpu) ? null : gpu.count,
+  });
   return html`<tr><th scope="row"><button type="button" onClick=${take}>${row.model}</button></th>
     <td>${row.quantization}</td><td>${row.engine ?? row.method}</td>
     <td>${gib(row.required_bytes.expected)} / ${gib(row.budget_bytes)}</td>
     <td><span class=${`chip ${row.verdict}`}>${t(`verdict.${row.verdict}`)}</span></td></tr>`;
 }
 
-function Models() {
-  if (!models.value) return null;
+/** The models that a GPU holds. */
+export function Models({table}) {
+  if (!table) return null;
   const columns = ['model', 'quantization', 'engine', 'need', 'verdict'];
   return html`<div class="scroll"><table>
     <thead><tr>${columns.map((name) => html`<th scope="col">${t(`column.${name}`)}</th>`)}</tr></thead>
-    <tbody>${models.value.items.map((row) => html`<${ModelRow} row=${row} />`)}</tbody></table></div>
-    ${models.value.items.length === 0 && html`<p>${t('elsewhere.none')}</p>`}`;
+    <tbody>${table.items.map((row) => html`<${ModelRow} row=${row} gpu=${table.gpu} />`)}</tbody></table></div>
+    ${table.items.length === 0 && html`<p>${t('elsewhere.none')}</p>`}`;
 }
 
 /** GPUs for the model in question and models for the GPU in question, found on demand. */
@@ -91,12 +97,12 @@ export function Elsewhere() {
     ${problem.value && html`<p role="alert">${problem.value}</p>`}
     ${searching.value && html`<p role="status">${t('loading')}…</p>`}
     <button type="button" onClick=${findGpus}>${t('elsewhere.gpus')}</button>
-    <${Gpus} />
+    <${Gpus} table=${gpus.value} />
     ${answer.value?.gpu && html`<form onSubmit=${findModels}>
       <label>${t('elsewhere.filter')}
         <input type="search" maxlength="100" value=${filter.value}
           onInput=${(event) => { filter.value = event.target.value; }} /></label>
       <button type="submit">${t('elsewhere.models')}</button></form>`}
-    <${Models} />
+    <${Models} table=${models.value} />
   </section>`;
 }

@@ -31,7 +31,7 @@ export function Verdict({answer}) {
       <${Figure} path="per_gpu.required_bytes.expected" value=${need}>
         ${t('need', {need: gib(need), budget: gib(budget)})}</${Figure}>
       ${count > 1 && !areUnlike(gpu) && html` · ${t('need.total', {count, need: gib(count * need)})}`}
-      ${probability !== null && html` · <${Figure} path="fit_probability" value=${probability}>
+      ${probability !== null && verdict !== 'does_not_fit' && html` · <${Figure} path="fit_probability" value=${probability}>
         ${t('probability', {percent: percent(probability)})}</${Figure}>`}
     </p>`}
     <${Load} understood=${{...request.value, ...answer.understood_as}} />

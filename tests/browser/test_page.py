@@ -393,6 +393,7 @@ def test_every_model_that_fits_is_asked_about_as_it_fits(open_page):
     page.fill("#sentence", "which models fit on a 3090?")
     page.keyboard.press("Enter")
     page.wait_for_selector(".ask tbody tr")
+    page.wait_for_selector("h2:has-text('1 × RTX 3090')")
     for number in range(1, 6):
         page.click(f".ask tbody tr:nth-child({number}) button")
         model = page.inner_text(f".ask tbody tr:nth-child({number}) button")

@@ -1,11 +1,11 @@
 // A sentence: what it was understood as becomes the page's question.
-import {html, signal} from '../vendor.js';
+import {batch, html, signal} from '../vendor.js';
 import {post} from '../api.js';
 import {plain} from '../format.js';
 import {FIELDS, replace} from '../state.js';
 import {named, t} from '../texts.js';
 import {Comparison, takeBest} from './comparison.js';
-import {Gpus, Models} from './elsewhere.js';
+import {Gpus, Models, takeModel} from './elsewhere.js';
 
 const TASKS = {check_training_fit: 'training', plan_training: 'training'};
 /** What the page answers by itself; the answer to all else is shown in a sentence. */
@@ -24,6 +24,13 @@ async function ask(event) {
   const {operation, understood, answer} = result.answer ?? {};
   if (answer?.plans?.length > 0) return replace('training', answer.plans[0].settings);
   if (operation === 'compare_fit' && answer) return takeBest(answer.items);
+  if (answer?.items?.length > 0 && answer.gpu) {
+    const [first] = answer.items;
+    return batch(() => {
+      replace(first.engine ? 'serving' : 'training', {});
+      takeModel(first, answer.gpu);
+    });
+  }
   const fields = questionOf(understood ?? {});
   const task = TASKS[operation] ?? (fields.method || fields.trainer ? 'training' : 'serving');
   const taken = ([name]) => CHECKS.has(operation) || FIELDS[task].includes(name);

@@ -63,19 +63,23 @@ export function Gpus({table}) {
   const training = table.training_options ?? [];
   const options = training.length > 0 ? training : table.options;
   const columns = ['gpu', 'quantization', 'engine', 'need', 'speed', 'price', 'verdict'];
-  return html`<div class="scroll wide"><table>
+  return html`<div class="scroll wide gpus"><table>
     <thead><tr>${columns.map((name) => html`<th scope="col">${t(`column.${name}`)}</th>`)}</tr></thead>
     <tbody>${options.map((option) => html`<${GpuRow} option=${option} />`)}</tbody></table></div>
     ${options.length === 0 && html`<p>${t('elsewhere.none')}</p>`}`;
 }
 
-function ModelRow({row, gpu}) {
-  const {model, engine, method} = row;
-  const quantization = engine && row.quantization !== PUBLISHED ? row.quantization : null;
-  const take = () => change({
-    model, engine, method, quantization, gpu: gpu.name, gpu_count: areUnlike(gpu) ? null : gpu.count,
+/** Ask about a model as it fits. */
+export function takeModel({model, engine, method, ...row}, gpu) {
+  change({
+    model, engine, method, quantization: engine && row.quantization !== PUBLISHED ? row.quantization : null,
+    gpu: gpu.name, gpu_count: areUnlike(gpu) ? null : gpu.count,
   });
-  return html`<tr><th scope="row"><button type="button" onClick=${take}>${row.model}</button></th>
+}
+
+function ModelRow({row, gpu}) {
+  return html`<tr><th scope="row">
+      <button type="button" onClick=${() => takeModel(row, gpu)}>${row.model}</button></th>
     <td>${row.quantization}</td><td>${row.engine ?? row.method}</td>
     <td>${gib(row.required_bytes.expected)} / ${gib(row.budget_bytes)}</td>
     <td><span class=${`chip ${row.verdict}`}>${t(`verdict.${row.verdict}`)}</span></td></tr>`;
@@ -85,7 +89,7 @@ function ModelRow({row, gpu}) {
 export function Models({table}) {
   if (!table) return null;
   const columns = ['model', 'quantization', 'engine', 'need', 'verdict'];
-  return html`<div class="scroll"><table>
+  return html`<div class="scroll wide"><table>
     <thead><tr>${columns.map((name) => html`<th scope="col">${t(`column.${name}`)}</th>`)}</tr></thead>
     <tbody>${table.items.map((row) => html`<${ModelRow} row=${row} gpu=${table.gpu} />`)}</tbody></table></div>
     ${table.items.length === 0 && html`<p>${t('elsewhere.none')}</p>`}`;

@@ -32,6 +32,8 @@ def test_the_answer_is_in_the_first_screen_and_the_readme_is_short():
     assert "docs/answer.svg" in first
     assert "make serve" in first
     assert first.count("<!-- accuracy") == 2
+    (needed,) = re.findall(r"([\d.]+) GiB needed", first)
+    assert f"{needed} GiB" in ROOT.joinpath("docs", "answer.svg").read_text("utf-8")
 
 
 def test_every_operation_is_on_the_first_page_of_the_documentation():

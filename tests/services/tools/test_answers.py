@@ -166,6 +166,13 @@ def test_what_all_cells_share_stands_once(call):
     assert [row["model"] for row in short["options"]] == ["Qwen/Qwen3-8B", "7b"]
 
 
+def test_a_table_names_formats_that_fit_where_nothing_does_as_published(call):
+    question = {"models": "Qwen/Qwen3-32B", "gpus": "RTX 4090, RTX 5090"}
+    answer = call("compare_fit", **question)["answer"]
+    assert "In other formats: RTX 4090 in awq" in answer
+    assert "other formats" not in call("compare_fit", **question, quantizations="fp8")["answer"]
+
+
 def test_a_log_is_explained(call):
     log = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.5 GiB"
     short = call("explain_log", log=log, model="Qwen/Qwen3-8B", gpu="RTX 4090")

@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from fitgauge.engine.quantization.requested import canonical_name
 from fitgauge.errors import FitgaugeError
+from fitgauge.services.ask import widest
+from fitgauge.services.ask.request_fields import USUAL_FORMATS
 from fitgauge.services.common.parsing import AS_PUBLISHED
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.compare.schemas import CompareRequest
+from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
 from fitgauge.services.explain_log.schemas import ExplainLogRequest
 from fitgauge.services.facade import Services
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
@@ -86,9 +90,21 @@ class Tools:
         return (model.quantization or model.dtype).lower()
 
     async def _table(self, call: Arguments, request: CompareRequest) -> ToolAnswer:
-        """Return the first rows of a table."""
+        """Return the first rows of a table, and formats that fit where none is named and nothing
+        does as published."""
+        table = await self._rows(request)
+        missing = widest.fits_nowhere(table) if request.quantizations is None else []
+        more = ""
+        if missing:
+            others = structs.replace(
+                widest.lacking(request, missing), quantizations=list(USUAL_FORMATS)
+            )
+            more = widest.also_in_words(table, missing, await self._rows(others))
+        short = table_answer(call, table.items, table.total)
+        short.answer += more
+        return short
+
+    async def _rows(self, request: CompareRequest) -> CompareAnswer:
         comparison = await self._services.compare_fit(request)
-        rows = []
-        async for some in self._services.rows(comparison):
-            rows += some
-        return table_answer(call, rows, comparison.total)
+        rows = [row async for some in self._services.rows(comparison) for row in some]
+        return CompareAnswer(items=rows, total=comparison.total, summary="")

@@ -32,6 +32,7 @@ def detect(
         *log.remarks,
         *["host_memory"] * (kind == "host"),
         *["training"] * training,
+        *["captures_graphs"] * (not training and out_of_memory.captures_graphs(printed)),
         *([phase] if phase else []),
         *["checkpointed"] * (training and out_of_memory.checkpoints(lines)),
     )

@@ -92,6 +92,9 @@ _CHECKPOINTED = re.compile(
 )
 """What shows that activations are checkpointed already: Unsloth does by itself."""
 
+_CAPTURES = re.compile(r"\bcaptur(?:e|ing)\b.{0,20}\bcuda ?graph|\bcapture_model\b", re.IGNORECASE)
+"""What shows that CUDA graphs are captured: the KV cache is in place by then."""
+
 _SIZE = r"(?P<{0}>NUM) (?P<{0}_unit>GiB|MiB|KiB|GB|MB|KB|bytes)"
 _RULES = (
     rule(
@@ -151,6 +154,11 @@ def training_phase(lines: list[Line]) -> TrainingPhase | None:
 def checkpoints(lines: list[Line]) -> bool:
     """Return whether a training run checkpoints activations already."""
     return any(_CHECKPOINTED.search(line.text) for line in lines)
+
+
+def captures_graphs(lines: list[Line]) -> bool:
+    """Return whether a server got as far as its CUDA graphs."""
+    return any(_CAPTURES.search(line.text) for line in lines)
 
 
 def read_numbers(lines: list[Line]) -> list[Measurement]:

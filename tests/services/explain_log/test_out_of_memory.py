@@ -431,3 +431,12 @@ def test_a_server_that_runs_out_with_its_cache_in_place_takes_too_large_a_share(
         " has a total capacity of 44.39 GiB of which 310.31 MiB is free.\n"
     )
     assert explain(log).fixes[0].command == "--mem-fraction-static 0.8"
+
+
+def test_memory_that_runs_out_while_graphs_are_captured_is_a_matter_of_the_share(explain):
+    log = (
+        "server_args=ServerArgs(model_path='Qwen/Qwen3-32B', tp_size=1, mem_fraction_static=0.92)\n"
+        "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 600.00 MiB."
+        " GPU 0 has a total capacity of 79.11 GiB of which 310 MiB is free."
+    )
+    assert "--mem-fraction-static 0.8" in explain(log=log, gpu="H100").fixes[0].command

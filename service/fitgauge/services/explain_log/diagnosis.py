@@ -104,7 +104,8 @@ def diagnose(log: StartLog, engine: EngineName | None, launched: Launched | None
             log.remarks,
             kv_cache=kv_cache,
             alone=_held_alone(measured),
-            cached=not kv_cache and measured.value("kv_pool") is not None,
+            cached=not kv_cache
+            and (measured.value("kv_pool") is not None or "captures_graphs" in log.remarks),
             longest=measured.value("longest_context"),
         )
         fixes += [fix for fix in general if fix not in fixes]

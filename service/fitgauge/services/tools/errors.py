@@ -8,7 +8,7 @@ from fitgauge.services.tools.faces import OPTIONS, Tool
 from fitgauge.services.tools.schemas import ToolError, Value
 from fitgauge.services.tools.wording import to_arguments
 
-_LONGEST = 640
+_LONGEST = 590
 """Characters of a message, which ends between words."""
 
 _ALTERNATIVES = 3

@@ -338,13 +338,13 @@ def _needs_another_checkpoint(
     answer: ServerAnswer, pending: _Pending, fit: FitAnswer
 ) -> Remark | None:
     """Note that a command names a format which the repository that it loads does not hold."""
-    command, asked = pending.server.command, pending.question
+    command, built = pending.server.command, pending.question
     other = next((one for one in fit.warnings if one.code in _OTHER_CHECKPOINTS), None)
-    if not command.log.flags.get("quantization") or other is None or asked is None or asked.path:
+    if not command.log.flags.get("quantization") or other is None or built is None or built.path:
         return None
     answer.verdict, answer.fit_probability = "unsupported", None
     answer.summary = (
-        f"{asked.request.model} is not in {asked.request.quantization}, which the command asks"
+        f"{built.request.model} is not in {built.request.quantization}, which the command asks"
         f" for: the engine refuses to load it. {other.message}"
     )
     remark = Remark("unsupported", answer.line, answer.summary)
@@ -352,12 +352,12 @@ def _needs_another_checkpoint(
     return remark
 
 
-def _idle_gpus(asked: Question, verdict: Verdict | None) -> str:
+def _idle_gpus(built: Question, verdict: Verdict | None) -> str:
     """Return that a command which needs more memory leaves GPUs of its manifest unused."""
-    count = asked.gpu_count or 0
-    if verdict not in ("tight", "does_not_fit") or count <= asked.ranks:
+    count = built.gpu_count or 0
+    if verdict not in ("tight", "does_not_fit") or count <= built.ranks:
         return ""
-    return f" The manifest asks for {count} GPUs, the command uses {asked.ranks}."
+    return f" The manifest asks for {count} GPUs, the command uses {built.ranks}."
 
 
 def _of_host_weights(flag: Flag) -> str:

@@ -265,6 +265,45 @@ def test_a_training_run_is_estimated_as_one(explain):
     assert any(fix.verdict == "fits" and fix.request for fix in answer.fixes)
 
 
+STEP = "  torch/optim/adamw.py in _init_group\n    optimizer.step()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "understood"),
+    [
+        ("  Number of trainable parameters = 8,190,735,360\n", {"method": "full"}),
+        (
+            "trainable params: 43,646,976 || all params: 8,234,382,336 || trainable%: 0.53\n",
+            {"method": "lora"},
+        ),
+        (STEP, {"method": "full"}),
+        ("  peft/tuners/lora/bnb.py in forward\n    MatMul4Bit.apply\n", {"method": "qlora"}),
+        (
+            "  Instantaneous batch size per device = 4\n  Gradient Accumulation steps = 8\n",
+            {"micro_batch_size": 4, "micro_batches": 8},
+        ),
+    ],
+)
+def test_a_log_of_a_training_tells_its_method_and_batch(explain, text, understood):
+    answer = explain(f"{text}trainer.train()\n{TORCH}", model="Qwen/Qwen3-8B", gpu="A100 80GB")
+    assert understood.items() <= answer.understood_as.items()
+
+
+def test_what_is_taken_for_the_method_of_a_training_is_said(explain):
+    answer = explain(f"trainer.train()\n{TORCH}", model="Qwen/Qwen3-8B", gpu="A100 80GB")
+    assert "(no method is named; full fine-tuning: " in answer.summary
+    told = f"Number of trainable parameters = 8,190,735,360\ntrainer.train()\n{TORCH}"
+    assert "no method" not in explain(told, model="Qwen/Qwen3-8B", gpu="A100 80GB").summary
+
+
+def test_a_base_that_the_tensors_of_a_step_do_not_hold_is_smaller(explain):
+    """TRL's own base is in fp32, 30 GiB of it, where the GPU holds 22 GiB of tensors at most."""
+    text = "trainable params: 43,646,976\n  trl/trainer/sft_trainer.py in train\n"
+    answer = explain(text + TORCH, model="Qwen/Qwen3-8B", gpu="RTX 4090")
+    weights = next(part for part in answer.memory if part.name == "weights")
+    assert weights.bytes < 24 * 2**30
+
+
 @pytest.mark.parametrize(
     "command",
     [

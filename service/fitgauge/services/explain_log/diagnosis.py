@@ -48,6 +48,8 @@ class Launched(msgspec.Struct, frozen=True):
     """Changes that would make it fit."""
     commands: Sequence[str | None]
     """How to start each suggestion; None where it has no command."""
+    taken_as: str = "This launch"
+    """The launch, as the subject of a sentence."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -163,7 +165,7 @@ def _needed(launched: Launched, *, host: bool) -> Iterable[str]:
     largest = sorted(launched.terms, key=lambda term: -term.bytes)[:3]
     parts = ", ".join(f"{term.name} {gib(term.bytes)}" for term in largest)
     yield (
-        f"This launch needs {gib(launched.needs)} on the fullest GPU ({parts}); it may use"
+        f"{launched.taken_as} needs {gib(launched.needs)} on the fullest GPU ({parts}); it may use"
         f" {gib(launched.may_use)}."
     )
     if largest and largest[0].bytes > launched.may_use:

@@ -45,6 +45,8 @@ class ParsedLog(msgspec.Struct, frozen=True):
     """The engine that the log or the request names; None for neither."""
     training: TrainingRequest | None = None
     """The question of a training run; None for serving."""
+    text: str = ""
+    """The command and the log of a training run."""
     missing: tuple[Literal["model", "gpu"], ...] = ()
     """Fields that neither the log nor the request of a launch that ran out of memory names."""
 
@@ -81,7 +83,7 @@ def read_run(log: StartLog, request: ExplainLogRequest, engines: Engines) -> Par
     fields, notes = _fields(log, request)
     if ran_out and "training" in log.remarks:
         training = training_request(text, fields["model"], fields["gpu"], request.gpu_count)
-        return ParsedLog(log, name, None, tuple(notes), named, training)
+        return ParsedLog(log, name, None, tuple(notes), named, training, text)
     fields["engine"] = name
     if log.version and log.engine == name:
         version, note = known_version(engines, name, log.version)

@@ -51,7 +51,7 @@ class LogExplainer:
         InvalidRequestError where the question is impossible."""
         if reading.training is not None and model is not None and match is not None:
             notes = list(reading.notes)
-            run = launched_training(self._training, reading.training, model, match, notes)
+            run = launched_training(self._training, reading, reading.training, model, match, notes)
             if run is not None:
                 return self._training_answer(reading, *run, notes, full=full)
             reading = structs.replace(reading, training=None, notes=tuple(notes))

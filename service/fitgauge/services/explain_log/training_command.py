@@ -8,8 +8,12 @@ from typing import Any
 
 import msgspec
 
+from fitgauge.engine.quantity import MIB
 from fitgauge.engine.serving.start_log.arguments import argument
+from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.engine.serving.start_log.names import hub_id
+from fitgauge.engine.training.workload import Method
+from fitgauge.services.explain_log.comparison import Measured
 from fitgauge.services.training_fit.launchers.registry import TOOLS
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.tool_settings import tool_settings
@@ -21,22 +25,41 @@ _NAMES: tuple[tuple[str, tuple[str, ...], Callable[[str], object]], ...] = (
 )
 """A field, the flags that tools call it by, and its kind; all others are in `tool_settings`."""
 
+_DEEPSPEED = re.compile(r"\bdeepspeed\b|\bds_config|zero_optimization", re.IGNORECASE)
+_FSDP = re.compile(r"\bFSDP\b|--fsdp\b|FullyShardedDataParallel")
 _SWITCHES: tuple[tuple[str, re.Pattern[str], object], ...] = (
-    ("method", re.compile(r"\bqlora\b", re.IGNORECASE), "qlora"),
+    (
+        "method",
+        re.compile(
+            r"\bqlora\b|load_in_4bit['\"]?[ =:]{1,3}true|bnb[-_]4bit|Linear4bit|MatMul4Bit"
+            r"|dequantize_4bit",
+            re.IGNORECASE,
+        ),
+        "qlora",
+    ),
     ("method", re.compile(r"\blora\b|--lora_", re.IGNORECASE), "lora"),
     ("attention", re.compile(r"flash_attention_[23]"), "flash"),
     ("attention", re.compile(r"flex_attention"), "flex"),
     ("zero_stage", re.compile(r"zero[-_ ]?(?:(?:optimization_)?stage[-_ =]?)?3|ZeRO-3"), 3),
     ("zero_stage", re.compile(r"zero[-_ ]?(?:(?:optimization_)?stage[-_ =]?)?2|ZeRO-2"), 2),
-    (
-        "framework",
-        re.compile(r"\bdeepspeed\b|\bds_config|zero_optimization", re.IGNORECASE),
-        "deepspeed",
-    ),
-    ("framework", re.compile(r"\bFSDP\b|--fsdp\b|FullyShardedDataParallel"), "fsdp"),
+    ("framework", _DEEPSPEED, "deepspeed"),
+    ("framework", _FSDP, "fsdp"),
 )
 """What a log or a traceback says besides."""
 
+
+_COUNTS = (
+    ("micro_batch_size", re.compile(r"\b[Bb]atch size per device = (\d{1,6})\b")),
+    ("micro_batches", re.compile(r"\bGradient [Aa]ccumulation steps = (\d{1,6})\b")),
+)
+"""What transformers' Trainer and Unsloth print of a run before its first step."""
+_TRAINED = re.compile(r"\b[Tt]rainable (?:params:|parameters =) ?(\d[\d,]{0,20})")
+"""How many parameters are trained, as PEFT, transformers' Trainer and Unsloth print it."""
+_WHOLE = 0.5
+"""Share of a model's parameters that adapters never have."""
+_LARGEST_STATE = 40 * MIB
+"""More than an optimizer's state of any matrix of adapters takes: in fp32, of rank 64 on an output
+of 152,064 entries 37 MiB."""
 
 _LEFT_OUT = {"method": "full"}
 """What a command trains whose flags name no adapter."""
@@ -71,6 +94,19 @@ def training_request(text: str, model: str | None, gpu: str, count: int | None) 
             del fields[wrong]
 
 
+def method_of(text: str, parameters: int, log: StartLog) -> Method | None:
+    """Return the method that a log without a command tells: by how many parameters are trained of
+    the model's, or by an optimizer's state that no adapter has; None where it does not."""
+    trained = [int(count.replace(",", "")) for count in _TRAINED.findall(text[:_LONGEST])]
+    if trained:
+        return "full" if trained[-1] > _WHOLE * parameters else "lora"
+    requested = Measured(log.readings).value("requested") or 0
+    flat = _DEEPSPEED.search(text) or _FSDP.search(text)
+    if "optimizer_step" in log.remarks and requested > _LARGEST_STATE and not flat:
+        return "full"
+    return None
+
+
 def named_model(text: str) -> str | None:
     """Return the model that a command line in the text names."""
     model = _fields(text[:_LONGEST]).get("model")
@@ -102,12 +138,14 @@ def _fields(text: str, gpus: int | None = None) -> dict[str, Any]:
         fields["model"] = hub_id(written["model"])
     if (started := _world(text)) is not None:
         fields.setdefault("gpu_count", started)
+    fields |= {name: int(count[1]) for name, row in _COUNTS if (count := row.search(text))}
     fields |= tool_settings(text, gpus)
     for name, pattern, meaning in _SWITCHES:
         if name not in fields and pattern.search(text):
             fields[name] = meaning
     if "model" in fields or "trainer" in fields:
-        fields = {**_LEFT_OUT, **(_LEFT_OUT_BY_TRL if _TRL.search(text) else {}), **fields}
+        left_out = {} if _TRAINED.search(text) else _LEFT_OUT
+        fields = {**left_out, **(_LEFT_OUT_BY_TRL if _TRL.search(text) else {}), **fields}
     for tool in TOOLS:
         if re.search(rf"\b{re.escape(tool.name.lower())}\b", text.lower()):
             fields.setdefault("framework", tool.name)

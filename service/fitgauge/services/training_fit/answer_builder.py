@@ -24,6 +24,7 @@ from fitgauge.services.training_fit.framework_variants import other_choices
 from fitgauge.services.training_fit.launchers.command import launch, with_files
 from fitgauge.services.training_fit.ranks import training_rank_answers
 from fitgauge.services.training_fit.responses import (
+    all_weights,
     checkpoint_size,
     other_methods,
     per_gpu,
@@ -110,6 +111,7 @@ class AnswerBuilder:
         else:
             answer.summary = summary(model, gpus, trained, accelerator, limits, answer.suggestions)
             answer.summary += other_verdicts(answer.read_as, trained.verdict)
+            answer.summary += all_weights(request, self._judged)
             answer.summary += loading.release_in_words(answer.warnings)
             self._judge(answer)
         return answer

@@ -18,9 +18,14 @@ from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.common.smallest import change_here, change_to_fit
 from fitgauge.services.training_fit.degree_candidates import degrees_in_words
 from fitgauge.services.training_fit.framework_variants import widened
-from fitgauge.services.training_fit.result import TrainingEstimate
+from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate
 from fitgauge.services.training_fit.rl_models import RlModels
-from fitgauge.services.training_fit.schemas import OtherMethod, PhaseAnswer, TrainingPerGpu
+from fitgauge.services.training_fit.schemas import (
+    OtherMethod,
+    PhaseAnswer,
+    TrainingPerGpu,
+    TrainingRequest,
+)
 from fitgauge.services.training_fit.support import refusal
 
 _WHEN: dict[PhaseName, str] = {
@@ -139,6 +144,16 @@ def summary(
     if change := change_to_fit(changes, trained.count):
         head += f"; to fit, {change}. As asked"
     return f"{head}: {training}; {decides}.{end}"
+
+
+def all_weights(request: TrainingRequest, judged: JudgedMethods) -> str:
+    """Return what training all weights takes, as a sentence with a space before it, where a
+    question names no method and adapters are judged; empty elsewhere."""
+    full = judged.others.get("full")
+    if request.method is not None or full is None:
+        return ""
+    each = " per GPU" if full.workload.gpus > 1 else ""
+    return f" No method is named: full fine-tuning needs {gib(full.need)}{each}."
 
 
 def _more(workload: TrainingWorkload, limits: Limits) -> str:

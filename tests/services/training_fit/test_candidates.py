@@ -388,8 +388,8 @@ def test_unsloth_is_tried_with_micro_batches_of_one_before_sequences_are_cut(tra
         micro_batch_size=4,
     )  # fmt: skip
     first = answer.suggestions[0]
-    assert first.request == {"framework": "unsloth", "micro_batch_size": 1}
-    assert "to fit, train with Unsloth, take micro-batches of 1. As asked" in answer.summary
+    assert first.request == {"framework": "unsloth", "micro_batch_size": 1, "micro_batches": 4}
+    assert "to fit, train with Unsloth, take micro-batches of 1 and accumulate" in answer.summary
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,59 @@ def test_micro_batches_are_cut_no_further_than_is_needed(train):
     asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "method": "qlora"}
     answer = train(**asked, micro_batch_size=32)
     size = answer.suggestions[0].request["micro_batch_size"]
-    assert f"take micro-batches of {size} and accumulate gradients" in answer.summary
+    assert (
+        f"take micro-batches of {size} and accumulate gradients of {32 // size}" in answer.summary
+    )
+    assert f"--gradient_accumulation_steps {32 // size} " in answer.suggestions[0].launch.command
     assert size > 1
     assert train(**asked, micro_batch_size=size).verdict == "fits"
     assert train(**asked, micro_batch_size=2 * size).verdict != "fits"
+
+
+def test_smaller_micro_batches_keep_the_sequences_of_a_step_where_gradients_add_up(train):
+    """FSDP1 does not add up gradients that it puts in host memory."""
+    answer = train(
+        model="meta-llama/Llama-3.1-8B", gpu="RTX 3090", gpu_count=2, method="full",
+        micro_batch_size=4, micro_batches=2, sequence_length=8192,
+    )  # fmt: skip
+    cut = [one.request for one in answer.suggestions if "micro_batch_size" in one.request]
+    assert any("offload" in request for request in cut)
+    for request in cut:
+        by_fsdp1 = request.get("offload") == "cpu" and request.get("framework") != "deepspeed"
+        assert request.get("micro_batches") == (None if by_fsdp1 else 8)
+
+
+def test_adapters_on_four_bits_are_tried_in_host_memory_before_more_gpus_are(train):
+    answer = train(model="meta-llama/Llama-3.3-70B-Instruct", gpu="4x RTX 4090", method="lora")
+    first, *_ = (one for one in answer.suggestions if one.verdict == "fits")
+    assert (first.request["method"], first.request["offload"]) == ("qlora", "cpu")
+    assert "over 8 GPUs" not in answer.summary
+
+
+@pytest.mark.parametrize(
+    ("asked", "release"),
+    [
+        ({"model": "meta-llama/Llama-3.1-405B-Instruct", "gpu": "8x H100"}, True),
+        ({"model": "Qwen/Qwen2.5-72B", "gpu": "4x A6000", "trainer": "llama-factory"}, True),
+        ({"model": "Qwen/Qwen3-8B", "gpu": "2x RTX 3060"}, False),
+    ],
+)
+def test_advice_of_a_base_that_no_gpu_holds_whole_names_the_release_that_shards_it(
+    train, asked, release
+):
+    answer = train(**asked, method="lora")
+    by_qlora = next(one for one in answer.suggestions if one.request.get("method") == "qlora")
+    assert by_qlora.verdict == "fits"
+    assert ("transformers 4.57" in by_qlora.change) == release
+    assert (by_qlora.request.get("transformers_version") == "4.57") == release
+
+
+def test_unsloth_is_tried_on_several_gpus_before_sequences_are_cut(train):
+    """Llama 3.1 8B with 32,768 tokens on two GPUs of 24 GB: a copy on each."""
+    answer = train(
+        model="meta-llama/Llama-3.1-8B", gpu="2x RTX 4090", method="lora", sequence_length=32768
+    )
+    assert "cut sequences" not in answer.summary
+    first = answer.suggestions[0]
+    assert first.request["framework"] == "unsloth"
+    assert "torchrun --nproc_per_node 2" in first.launch.command

@@ -50,8 +50,8 @@ def _by_unsloth(workload: TrainingWorkload) -> Iterator[Change]:
     the same with micro-batches of 1."""
     words, fields = "train with Unsloth", Fields(framework="unsloth")
     yield Change(words, fields)
-    if workload.micro_batch_size > 1:
-        yield Change(f"{words}, take micro-batches of 1", fields | Fields(micro_batch_size=1))
+    for batches in [*_smaller_batches(workload)][-1:]:
+        yield Change(f"{words}, {batches.words}", fields | batches.fields)
 
 
 def ladders(
@@ -116,9 +116,9 @@ def _saving(workload: TrainingWorkload, change: Change) -> Change:
     if workload.loss not in ("fused", "none"):
         words += ", fuse the loss with the head (Liger)"
         fields["loss"] = "fused"
-    if workload.micro_batch_size > 1:
-        words += ", take micro-batches of 1"
-        fields["micro_batch_size"] = 1
+    for batches in [*_smaller_batches(workload, change.fields)][-1:]:
+        words += f", {batches.words}"
+        fields |= batches.fields
     return Change(words, fields | change.fields)
 
 
@@ -196,13 +196,20 @@ def _room_for_rollout(workload: TrainingWorkload, setup: Setup) -> Iterator[Chan
         )
 
 
-def _smaller_batches(workload: TrainingWorkload) -> Iterator[Change]:
-    """Yield micro-batches of half, a quarter ... of their size."""
-    size = workload.micro_batch_size
+def _smaller_batches(workload: TrainingWorkload, others: Fields | None = None) -> Iterator[Change]:
+    """Yield micro-batches of half, a quarter ... of their size, so many more that a step sees as
+    many sequences, where gradients add up: FSDP1 does not add up those that it puts in host
+    memory (engine/training/parallel/validate.py). `others`: what changes as well."""
+    size, sequences = workload.micro_batch_size, workload.micro_batch_size * workload.micro_batches
+    changed = {"offload": workload.offload, "framework": workload.framework} | (others or {})
+    adds = changed["offload"] == "none" or changed["framework"] == "deepspeed"
     while size > 1:
         size //= 2
-        words = f"take micro-batches of {size} and accumulate gradients"
-        yield Change(words, {"micro_batch_size": size})
+        words, fields = f"take micro-batches of {size}", Fields(micro_batch_size=size)
+        if adds:
+            fields["micro_batches"] = -(-sequences // size)
+            words += f" and accumulate gradients of {fields['micro_batches']}"
+        yield Change(words, fields)
 
 
 def _divided(workload: TrainingWorkload) -> Iterator[Change]:
@@ -251,10 +258,10 @@ def _adapters(
     by_unsloth: Sequence[Change],
 ) -> Iterator[Change]:
     """Yield adapters on a frozen base: a copy on each GPU, else by Unsloth, else on one GPU of
-    shorter sequences, else sharded over them, else over more."""
+    shorter sequences, else sharded over them, else in host memory, else over more."""
     fields: Fields = {"method": method}
-    words = "train adapters on a 4-bit base (QLoRA)"
-    if method == "lora":
+    words, in_4bit = "train adapters on a 4-bit base (QLoRA)", method == "qlora"
+    if not in_4bit:
         half = workload.precision == "mixed_fp16"
         words = f"train adapters (LoRA) on {'an fp16' if half else 'a bf16'} base"
         if workload.precision in ("mixed_bf16", "mixed_fp16"):
@@ -268,19 +275,29 @@ def _adapters(
     for change in by_unsloth:
         how = change.words.removeprefix("train ")
         yield Change(f"{words} {how}", fields | change.fields)
-    if method == "qlora" and count == 1:  # nothing needs less of one GPU but shorter sequences
+    if in_4bit and count == 1:  # nothing needs less of one GPU but shorter sequences
         for change in _shorter(workload, setup):
             yield Change(f"{words}, {change.words}", fields | change.fields)
-    for change in _fsdp(workload, count):
-        sharded = Change(f"{words}, {change.words}", fields | change.fields)
-        yield sharded
-        yield _saving(workload, sharded)
+    adapted = replace(workload, method=method)
+    offloaded = [*_loaded_by_the_host(adapted, setup), *_offloaded(adapted, setup)]
+    sharded = [
+        Change(f"{words}, {one.words}", fields | one.fields) for one in _fsdp(workload, count)
+    ]
+    here = [change for change in sharded if change.fields["gpu_count"] == count]
+    for change in here:
+        yield from (change, _saving(workload, change))
+    for change in offloaded:
+        yield Change(f"{words}, {change.words}", fields | change.fields)
+    for change in sharded[len(here) :]:
+        yield from (change, _saving(workload, change))
 
 
 def _replaces_trl(workload: TrainingWorkload, setup: Setup) -> bool:
-    """Return whether Unsloth can train in place of TRL."""
-    one = workload.gpus == 1 and workload.framework == "transformers"
-    return one and setup.algorithm == "sft"
+    """Return whether Unsloth can train in place of TRL, of several GPUs with a copy on each."""
+    by_trl = workload.framework == "transformers" or (
+        workload.framework == "fsdp" and workload.uses_adapters
+    )
+    return by_trl and setup.algorithm == "sft" and workload.data_parallel == workload.gpus
 
 
 def _quantized_experts(workload: TrainingWorkload) -> Iterator[Change]:

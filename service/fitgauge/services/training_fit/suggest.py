@@ -11,6 +11,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import gib, largest_where
 from fitgauge.engine.training.profile import TrainingProfile
+from fitgauge.engine.training.releases import LAST_BY_THE_HOST
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common.host_memory import exceeds_host
@@ -18,6 +19,7 @@ from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.common.unsupported import IMPOSSIBLE, to_send
+from fitgauge.services.training_fit import loading
 from fitgauge.services.training_fit.candidates import (
     Change,
     Fields,
@@ -146,8 +148,8 @@ class SettingsSearch:
         return _shortlist([one for one in results if not self._outdone(one.suggestion, results)])
 
     def _outdone(self, one: Suggestion, results: Sequence[_Result]) -> bool:
-        """Return whether it is another method, on no fewer GPUs than the one that is asked for
-        takes."""
+        """Return whether it is another method on more GPUs, of which the one that is asked for
+        takes no more."""
         own = [
             _gpus(result.suggestion)
             for result in results
@@ -228,6 +230,11 @@ class SettingsSearch:
     def _suggestion(self, words: str, fields: Fields, changed: TrainingEstimate) -> Suggestion:
         """Return a change and its result, with all that it changes in words."""
         workload, before = changed.workload, self.trained.workload
+        if changed.tool is None and any(
+            loading.uncounted(self.model.spec, workload, self.accelerator)
+        ):
+            words += f", loaded by transformers {LAST_BY_THE_HOST}"
+            fields = fields | {"transformers_version": LAST_BY_THE_HOST}
         if changed.is_sharded_instead and before.framework != "fsdp":
             words += f", shard over {workload.gpus} GPUs with FSDP"
         host = changed.host_memory

@@ -329,3 +329,12 @@ def is_answered(train, settings, times=3):
             and bool(error.send)
             and is_answered(train, {**settings, **error.send}, times - 1)
         )
+
+
+def test_without_a_method_the_first_sentences_say_what_all_weights_need(train):
+    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "RTX 4090"}
+    full = train(**asked, method="full").per_gpu.required_bytes.expected / 2**30
+    answer = train(**asked)
+    assert answer.understood_as["method"] == "lora"
+    assert f"No method is named: full fine-tuning needs {full:.2f} GiB." in answer.summary
+    assert "No method" not in train(**asked, method="lora").summary

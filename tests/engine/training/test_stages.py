@@ -92,6 +92,18 @@ def test_sequence_parallelism_divides_what_tensor_parallelism_leaves_whole():
     assert part(divided.highest, "weights") == part(plain.highest, "weights")
 
 
+def test_sequence_parallelism_divides_the_stream_beside_adapters_too():
+    """ms-swift scatters what adapters add, and gathers what those of columns read
+    (swift/megatron/tuners/lora.py)."""
+    settings = {"framework": "megatron", "tensor_parallel": 4, "sequence_parallel": True}
+    layers = segments(spec("Qwen/Qwen3-8B"), work(**settings, method="lora")).layers
+    assert layers
+    for segment in layers:
+        assert segment.output_bytes == segment.input_bytes == 2048 * 4096 * 2 // 4
+        gathered = [one.bytes for one in segment.saved if one.name == "lora_gathered"]
+        assert gathered == [2048 * 4096 * 2] * 2  # by attention's linears, by the MLP's
+
+
 def test_context_parallelism_divides_activations_and_no_weights():
     model = spec("Qwen/Qwen3-8B")
     (whole,) = stages(model, work(framework="megatron"))

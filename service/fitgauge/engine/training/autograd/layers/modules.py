@@ -89,6 +89,10 @@ class Modules:
         self.returned: Value | None = None
         """Scores after softmax and dropout, which eager attention returns to its layer."""
         self._tensors = {parameter.name: parameter for parameter in unit.parameters}
+        self._cut: Value | None = None
+        """What adapters read last of a cut stream."""
+        self._whole: Value
+        """The same, gathered."""
 
     # --- parameters
 
@@ -156,8 +160,9 @@ class Modules:
         tuners/lora/layer.py, Linear.forward).
 
         Of a cut stream, Megatron gathers what is cut by columns for the product alone, in either
-        pass (tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication); what
-        is cut by rows leaves each rank a sum to scatter."""
+        pass (tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication), and
+        an adapter keeps it gathered; what is cut by rows leaves each rank a sum to scatter, of
+        an adapter too (ms-swift, swift/megatron/tuners/lora.py, forward)."""
         name, by_rows = parameter.name.removesuffix(".weight"), parameter.split is Split.ROW
         rows, stream = tokens or self.context.tokens, self.context.stream
         out = parameter.shape[0] // (
@@ -171,16 +176,17 @@ class Modules:
         y = self.tape.matmul(name, x, self.weight(parameter), rows * out, scratch=scratch)
         if stream > 1 and by_rows:
             y = self.tape.copy(f"{name}.scattered", y, rows * out // stream)
+        elif stream > 1 and x.elements < rows * parameter.shape[1] and self._adapter(name):
+            x = self.gathered_once(x)
         return self.adapted(parameter, x, y, rows, rows * out)
 
     def adapted(self, parameter: Parameter, x: Value, y: Value, rows: int, elements: int) -> Value:
         """Return what a linear gives, `y`, with its adapter's part of as many `elements`, of
         `rows` of `x`; `y` alone where it has none."""
         name = parameter.name.removesuffix(".weight")
-        a = self._tensors.get(f"{name}.lora_A.weight")
-        b = self._tensors.get(f"{name}.lora_B.weight")
-        if a is None or b is None:
+        if (pair := self._adapter(name)) is None:
             return y
+        a, b = pair
         read = self.tape.to(x, self.weight(a).width)
         if self.context.lora_dropout:
             read = self.tape.operation(
@@ -192,9 +198,25 @@ class Modules:
             )
         inner = self.tape.matmul(f"{name}.lora_A", read, self.weight(a), rows * a.shape[0])
         outer = self.tape.matmul(f"{name}.lora_B", inner, self.weight(b), elements)
-        adapted = self.tape.add(f"{name}.adapted", y, self.tape.copy(f"{name}.lora_scaled", outer))
+        scaled = self.tape.copy(f"{name}.lora_scaled", outer)
+        if scaled.elements > y.elements:
+            scaled = self.tape.copy(f"{name}.lora_scattered", scaled, y.elements)
+        adapted = self.tape.add(f"{name}.adapted", y, scaled)
         self.tape.hold(x)
         return adapted
+
+    def gathered_once(self, x: Value) -> Value:
+        """Return what the adapters of linears read together of a cut stream."""
+        if self._cut != x:
+            self._cut = x
+            self._whole = self.tape.copy("lora_gathered", x, x.elements * self.context.stream)
+        return self._whole
+
+    def _adapter(self, name: str) -> tuple[Parameter, Parameter] | None:
+        """Return both matrices of a linear's adapter; None where it has none."""
+        a = self._tensors.get(f"{name}.lora_A.weight")
+        b = self._tensors.get(f"{name}.lora_B.weight")
+        return None if a is None or b is None else (a, b)
 
     def gathered(self, x: Value) -> Value:
         """Return what linears read of a stream that sequence parallelism cut, where that is a

@@ -8,6 +8,7 @@ from fitgauge.catalog.releases import release_month
 from fitgauge.engine.model.model import Model
 from fitgauge.services.common import responses
 from fitgauge.services.common.model_resolver import ModelResolver
+from fitgauge.services.common.smallest import SMALLER
 
 _LEAST_BITS = 4
 """Of a weight, in the smallest format that is tried."""
@@ -80,4 +81,4 @@ def smaller_in_words(model: Model, how: str = "") -> str:
     """Return 'use MODEL in awq, a smaller model of 32.8 billion parameters'. how: ' in awq' or
     nothing."""
     size = f"{responses.parameters(model) / 1e9:.3g} billion parameters"
-    return f"use {model.id}{how}, a smaller model of {size}"
+    return f"use {model.id}{how}{SMALLER}{size}"

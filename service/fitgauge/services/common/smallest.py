@@ -25,13 +25,25 @@ def helps_here(verdict: Verdict | None, suggestions: Iterable[Suggestion]) -> bo
 
 
 def first_step(suggestions: Iterable[Suggestion], *, offers_host: bool) -> Suggestion | None:
-    """Return the first change that fits and is started by a command: before others one that takes
-    no more GPUs, and the host's memory only where that is offered or fast enough to read along."""
+    """Return the first change that fits and is started by a command, as `change_to_fit` names it:
+    one that takes no more GPUs, does all that is asked and keeps the model; the host's memory only
+    where that is offered or fast enough to read along; what takes few more GPUs before it."""
     fitting = [one for one in suggestions if one.verdict == "fits" and one.launch is not None]
     if offers_host:
         return next(iter(fitting), None)
-    here = (one for one in fitting if is_here(one) or host_suffices(one))
-    return next(here, next(iter(fitting), None))
+    own = [one for one in fitting if not is_smaller(one)]
+    here = (one for one in own if is_here(one) or host_suffices(one))
+    few = (one for one in own if 0 < gpus_of(one) <= USUAL_NODE and "gpu" not in one.request)
+    return step_here(own) or next(here, None) or next(few, next(iter(fitting), None))
+
+
+def is_smaller(one: Suggestion) -> bool:
+    """Return whether a change takes another model of fewer parameters."""
+    return SMALLER in one.change
+
+
+SMALLER = ", a smaller model of "
+"""What the words of such a change have."""
 
 
 READING_SPEED = 5.0
@@ -101,8 +113,13 @@ def _is_short(change: str) -> bool:
 def takes_many_more(suggestion: Suggestion, count: int) -> bool:
     """Return whether a change takes more than a node of GPUs from somebody who has `count`, fewer
     than a fourth of them: 13 RTX 4080 in place of one."""
+    return gpus_of(suggestion) > max(USUAL_NODE, 4 * count)
+
+
+def gpus_of(suggestion: Suggestion) -> int:
+    """Return how many GPUs a change takes; 0 for as many as there are."""
     wanted = suggestion.request.get("gpu_count", 0)
-    return isinstance(wanted, int) and wanted > max(USUAL_NODE, 4 * count)
+    return wanted if isinstance(wanted, int) else 0
 
 
 def is_here(suggestion: Suggestion) -> bool:

@@ -60,8 +60,8 @@ def launched_training(
     does not support of the run is left out, with a note."""
     held = Measured(reading.log.readings).value("allocated")
     run = None
-    for told in _as_the_log_tells(request, reading, model):
-        run = _answer(training, told, model, match, notes)
+    for candidate in _as_the_log_tells(request, reading, model):
+        run = _answer(training, candidate, model, match, notes)
         if run is None or not held or _weights(run[1]) <= held:
             break
     if run is None:

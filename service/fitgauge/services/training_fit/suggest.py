@@ -18,6 +18,7 @@ from fitgauge.services.common.host_memory import exceeds_host
 from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import Suggestion
+from fitgauge.services.common.smallest import gpus_of
 from fitgauge.services.common.unsupported import IMPOSSIBLE, to_send
 from fitgauge.services.training_fit import loading
 from fitgauge.services.training_fit.candidates import (
@@ -151,11 +152,11 @@ class SettingsSearch:
         """Return whether it is another method on more GPUs, of which the one that is asked for
         takes no more."""
         own = [
-            _gpus(result.suggestion)
+            gpus_of(result.suggestion)
             for result in results
             if result.suggestion.verdict == "fits" and not self._is_of_another(result.suggestion)
         ]
-        return self._is_of_another(one) and any(0 < count <= _gpus(one) for count in own)
+        return self._is_of_another(one) and any(0 < count <= gpus_of(one) for count in own)
 
     def _is_of_another(self, one: Suggestion) -> bool:
         """Return whether a suggestion changes the method."""
@@ -273,12 +274,6 @@ def _dominates(other: Suggestion, one: Suggestion) -> bool:
         and other.required_bytes <= one.required_bytes
         and other.request.items() <= one.request.items()
     )
-
-
-def _gpus(one: Suggestion) -> int:
-    """Return how many GPUs a suggestion takes; 0 for as many as there are."""
-    count = one.request.get("gpu_count", 0)
-    return count if isinstance(count, int) else 0
 
 
 def _fits_here(one: Suggestion) -> bool:

@@ -21,6 +21,11 @@ from fitgauge.cli import main
          "vllm serve MiniMaxAI/MiniMax-M2 "),
         (["train-check", "Qwen/Qwen3-32B", "RTX 4060"],
              "# use Qwen/Qwen3-4B, a smaller model", "accelerate launch "),
+        # What the first sentence names before a smaller model, and before host memory.
+        (["train-check", "openai/gpt-oss-120b", "H100", "--method", "lora"], "# use 5 GPUs",
+         "accelerate launch --num_processes 5 "),
+        (["train-check", "meta-llama/Llama-3.3-70B-Instruct", "8x RTX 4090", "--method", "full"],
+         "# train adapters on a 4-bit base (QLoRA), loaded by", "accelerate launch "),
     ],
     ids=lambda value: value[2] if isinstance(value, list) else "",
 )  # fmt: skip

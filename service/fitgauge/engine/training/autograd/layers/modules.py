@@ -89,9 +89,9 @@ class Modules:
         self.returned: Value | None = None
         """Scores after softmax and dropout, which eager attention returns to its layer."""
         self._tensors = {parameter.name: parameter for parameter in unit.parameters}
-        self._cut: Value | None = None
+        self._divided_input: Value | None = None
         """What adapters read last of a cut stream."""
-        self._whole: Value
+        self._gathered_input: Value
         """The same, gathered."""
 
     # --- parameters
@@ -207,10 +207,12 @@ class Modules:
 
     def gathered_once(self, x: Value) -> Value:
         """Return what the adapters of linears read together of a cut stream."""
-        if self._cut != x:
-            self._cut = x
-            self._whole = self.tape.copy("lora_gathered", x, x.elements * self.context.stream)
-        return self._whole
+        if self._divided_input != x:
+            self._divided_input = x
+            self._gathered_input = self.tape.copy(
+                "lora_gathered", x, x.elements * self.context.stream
+            )
+        return self._gathered_input
 
     def _adapter(self, name: str) -> tuple[Parameter, Parameter] | None:
         """Return both matrices of a linear's adapter; None where it has none."""

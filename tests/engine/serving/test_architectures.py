@@ -67,6 +67,25 @@ def test_an_engine_without_the_class_is_refused_with_those_that_have_it(
     assert refused.alternatives == ({"engine": ("vllm", "sglang")},)
 
 
+@pytest.mark.parametrize(
+    ("engine", "model", "architecture"),
+    [
+        ("sglang", "ai21labs/Jamba-v0.1", "JambaForCausalLM"),
+        ("sglang", "tiiuae/falcon-180B", "FalconForCausalLM"),
+        ("sglang", "bigscience/bloom", "BloomForCausalLM"),
+        ("vllm", "ai21labs/Jamba-v0.1", "UnlistedForCausalLM"),
+    ],
+)
+def test_engines_refuse_classes_of_transformers_that_they_do_not_take(
+    engine: EngineName, model: str, architecture: str
+) -> None:
+    """No engine's cache has room for recurrent states there, and some classes' attention is not
+    SGLang's to set."""
+    refused = refusal(workload(engine), spec_of(model, architecture=architecture), None, H100)
+    assert refused is not None
+    assert architecture in refused.reason
+
+
 def test_what_is_sent_instead_runs_on_the_card() -> None:
     """Falcon: mlx-lm has no class for it, and neither vLLM nor SGLang has kernels for Apple
     silicon."""

@@ -163,7 +163,7 @@ def test_where_no_engine_is_named_the_first_that_runs_it_is_taken_and_told(
 
 
 def test_an_engine_that_takes_transformers_classes_is_warned_of(check_fit: Check) -> None:
-    answer = check_fit(model="bigscience/bloom-560m", gpu="H100", engine="sglang")
+    answer = check_fit(model="EleutherAI/pythia-1b", gpu="H100", engine="sglang")
     assert answer.verdict != "unsupported"
     assert ("architecture-unlisted", "engine") in codes(answer.warnings)
 

@@ -37,7 +37,7 @@ def refusal(
         )
     if (
         listed is None
-        or (listed.borrows and spec.model_type not in NEVER_BORROWED)
+        or _borrows(listed, spec)
         or (listed.release and workload.engine_version[: len(listed.release)] > listed.release)
     ):
         return None
@@ -105,6 +105,14 @@ def _takes_transformers(workload: Workload, listed: ArchitectureList, spec: Mode
     return workload.engine_version >= since
 
 
+def _borrows(listed: ArchitectureList, spec: ModelSpec) -> bool:
+    """Return whether the engine takes transformers' class for the model: for none with recurrent
+    states, for which its cache has no room there, unless no reader knows them."""
+    never = NEVER_BORROWED if listed.lacking is None else listed.lacking
+    known_states = spec.keeps_states and spec.basis != "assumed"
+    return bool(listed.borrows) and spec.model_type not in never and not known_states
+
+
 def _too_old(engine: EngineName, first: Release, spec: ModelSpec) -> UnsupportedError:
     return UnsupportedError(
         "engine_version",
@@ -119,6 +127,8 @@ def _lacks(listed: ArchitectureList, spec: ModelSpec) -> bool:
 
     TensorRT-LLM's examples and MLX's other packages run towers, encoders and Whisper.
     """
+    if listed.borrows:
+        return True
     if listed.lacking is not None:
         return spec.model_type in listed.lacking
     elsewhere = listed.generates_only and (not spec.reads_text_alone or spec.task != "generate")

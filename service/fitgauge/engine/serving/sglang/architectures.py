@@ -4,6 +4,7 @@ Source: sglang 0.3.6 to 0.5.23, srt/models (`EntryClass` of every module; those 
 own classes left out)."""
 
 from fitgauge.engine.serving.engine_facts import release_of_each
+from fitgauge.engine.serving.vllm.architectures import NEVER_BORROWED
 
 FIRST = release_of_each("""
 0 BaichuanForCausalLM ChatGLMModel CohereForCausalLM DbrxForCausalLM DeepseekForCausalLM
@@ -113,3 +114,10 @@ MiniCPMV4_7ForConditionalGeneration MiniMaxDFlash2DraftModel MuseSparkForConditi
 
 ARCHITECTURES = frozenset(FIRST)
 """Those of 0.5.23."""
+
+LACKING = NEVER_BORROWED | {
+    "biogpt", "bloom", "falcon", "mpt", "qwen2_5_omni", "RefinedWeb", "RefinedWebModel",
+}  # fmt: skip
+"""Model types without a class here whose class of transformers 5.19 SGLang does not take either:
+its `is_backend_compatible` says no, or (Qwen2.5-Omni) it is named otherwise than the repositories
+say. Source: model_loader/utils.py, resolve_transformers_arch."""

@@ -15,7 +15,7 @@ from fitgauge.engine.serving.engine_facts import (
 )
 from fitgauge.engine.serving.kv_offload import KvOffload
 from fitgauge.engine.serving.sglang import launch, memory, start_log, support
-from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES, FIRST
+from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES, FIRST, LACKING
 from fitgauge.engine.serving.sglang.container import CONTAINER
 from fitgauge.engine.serving.sglang.host_tables import host_tables
 from fitgauge.engine.serving.sglang.mem_fraction import default_batch
@@ -84,6 +84,7 @@ ENGINE = Engine(
         "0.5.23",
         first=FIRST,
         borrows=Borrowed((0, 4, 7), (0, 5, 10)),  # models/transformers.py: EntryClass
+        lacking=LACKING,
     ),
     online_formats=launch.ONLINE_FORMATS,
     dtypes=launch.DTYPES,

@@ -30,7 +30,8 @@ def registered(spec: ModelSpec, scheme: Scheme) -> ModelSpec:
         built = _with_two_halves(built)
     if special == Quirks():
         return built
-    blocks = tuple(_as_built(block, special) for block in built.blocks)
+    head = Part.EMBEDDING if built.tied_embeddings else Part.HEAD
+    blocks = tuple(_as_built(block, special, head) for block in built.blocks)
     if special.untied_head and spec.tied_embeddings:
         blocks += _own_head(spec)
         built = msgspec.structs.replace(built, tied_embeddings=False)
@@ -66,8 +67,8 @@ def _own_head(spec: ModelSpec) -> tuple[Block, ...]:
     return tuple(Block(part=Part.HEAD, prefix="", tensors=(head,)) for head in heads)
 
 
-def _as_built(block: Block, special: Quirks) -> Block:
-    """Return the block with the tensors of SGLang's class."""
+def _as_built(block: Block, special: Quirks, head: Part) -> Block:
+    """Return the block with the tensors of SGLang's class. head: the part that holds the head."""
     tensors = tuple(
         _divided(tensor, block.prefix + tensor.name, special) for tensor in block.tensors
     )
@@ -79,7 +80,7 @@ def _as_built(block: Block, special: Quirks) -> Block:
         tensors = tuple(_router(tensor, "BF16") for tensor in tensors)
     if special.router_in_f32:
         tensors = tuple(_router(tensor, "F32") for tensor in tensors)
-    if special.head_in_f32 and block.part in (Part.HEAD, Part.EMBEDDING):
+    if special.head_in_f32 and block.part is head:
         tensors = tuple(msgspec.structs.replace(tensor, dtype="F32") for tensor in tensors)
     if special.packed_positions:
         tensors += _packed_positions(block, special.packed_positions)

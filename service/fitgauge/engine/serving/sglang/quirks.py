@@ -123,6 +123,7 @@ _QUIRKS: Mapping[str, Quirks] = {
     "laguna": Quirks(router_in_f32=True),
     "lfm2": _LFM,
     "lfm2_moe": _LFM,
+    "lfm2_vl": _LFM,
     "minicpm3": Quirks(latent_cache=True),
     "minimax_m3": _ROUTER,
     "minimax_m3_vl": _ROUTER._replace(unread_tower=True),

@@ -49,6 +49,10 @@ class Quirks(NamedTuple):
     """Its attention is built without the settings of the cache, which stays in the model's dtype.
     Source: falcon.py, FalconAttention."""
 
+    holds_pooling_head: bool = False
+    """Its tower, timm's SigLIP, has its pooling head, though no layer reads it. Source:
+    deepseek_vl2.py, _init_vision_module."""
+
     padded_injection: bool = False
     """Whether what a block adds to its residual streams is padded. Source: models/qwen4_exp."""
 
@@ -293,6 +297,9 @@ _FLAGS: dict[str, str] = {
     """,
     "tower_attention_whole_if_uneven": """
         internvl_chat
+    """,
+    "holds_pooling_head": """
+        deepseek_vl_v2
     """,
     "rotary_tables_cut": """
         alpamayo2_super cosmos3 qwen3_5_moe_text qwen3_5_text

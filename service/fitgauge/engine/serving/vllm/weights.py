@@ -94,7 +94,7 @@ def as_built(spec: ModelSpec, scheme: Scheme) -> ModelSpec:
 def registered(spec: ModelSpec) -> ModelSpec:
     """`spec` with the tensors that vLLM's class for it makes, divided as it does."""
     special = quirks(spec)
-    if spec.task == "generate" and spec.sees_images:
+    if spec.task == "generate" and spec.sees_images and not special.holds_pooling_head:
         spec = msgspec.structs.replace(
             spec, blocks=tuple(_without_pooling(block) for block in spec.blocks)
         )

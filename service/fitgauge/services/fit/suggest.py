@@ -390,9 +390,16 @@ def reads_host_memory(accelerator: Accelerator) -> bool:
 
 
 def lacking(checked: FitEstimate) -> tuple[int, int]:
-    """Return what the fullest GPU lacks, and what weights take of it [bytes]."""
-    weights = sum(term.bytes for term in checked.estimate.fullest.terms if term.name == "weights")
-    return checked.required - checked.estimate.budget.expected, weights
+    """Return the weights that have to leave the fullest GPU for what it lacks, and what weights
+    take of it [bytes]. A layer that leaves in a GGUF file takes its cache along."""
+    terms = checked.estimate.fullest.terms
+    weights = sum(term.bytes for term in terms if term.name == "weights")
+    short = checked.required - checked.estimate.budget.expected
+    spec, row = checked.query.spec, ENGINES[checked.workload.engine]
+    if not row.reads_gguf or spec.has_experts or not weights:
+        return short, weights
+    caches = sum(term.bytes for term in terms if term.name in ("kv_cache", "state_cache"))
+    return short * weights // (weights + caches), weights
 
 
 def to_send(

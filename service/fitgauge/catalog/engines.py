@@ -35,7 +35,8 @@ class Engines:
         of_engine = self._profiles[engine]
         if version is None:
             return of_engine[-1]
-        holding = [profile for profile in of_engine if profile.since <= version]
+        number = (*version, 0)  # a build is one number
+        holding = [profile for profile in of_engine if profile.since <= number]
         if not holding and self._is_of_another(version):
             return of_engine[-1]
         if not holding:

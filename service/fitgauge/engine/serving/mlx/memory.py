@@ -19,7 +19,7 @@ from fitgauge.engine.model.mixers import (
 )
 from fitgauge.engine.model.model import Stored
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import exact_term
+from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import MATRICES, Rule, Scheme
 from fitgauge.engine.serving.activations import activation_bytes
@@ -45,6 +45,12 @@ STEP = 256
 
 PREFILL_STEP = 2048
 """Tokens of one prefill pass."""
+
+_HALF = 2
+_EXPANDED = frozenset({"deepseek_v2", "minicpm3", "youtu_llm"})
+"""Model types whose MLA caches keys and values of every head instead of the latent.
+
+Source: mlx-lm d78bf58, mlx_lm/models of these names (update_and_fetch)."""
 
 
 def default_batch(
@@ -74,12 +80,13 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
 class StepCache(UnpagedCache):
     """Caches of one machine's layers: every request has its own, grown in steps."""
 
-    __slots__ = ("dtype", "mixers")
+    __slots__ = ("dtype", "expands", "mixers")
 
     def __init__(self, spec: ModelSpec, workload: Workload, layers: range) -> None:
         self.mixers = held(spec, layers)
         self.dtype = kv_cache_dtype(spec, workload.kv_cache_dtype)
         self.context_length = workload.context_length
+        self.expands = spec.model_type in _EXPANDED
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
         """Return the bytes of `concurrency` full requests."""
@@ -93,6 +100,8 @@ class StepCache(UnpagedCache):
 
     def layer_bytes(self, mixer: Mixer, context_length: int) -> int:
         """Return the bytes of one full request in one layer."""
+        if isinstance(mixer, LatentAttention) and self.expands:
+            return _HALF * self.stepped(mixer, context_length) * expanded_numbers(mixer)
         if isinstance(mixer, Recurrent):
             return state_bytes(mixer, self.dtype, 1)
         if isinstance(mixer, Attention | LatentAttention | CompressedAttention):
@@ -101,6 +110,39 @@ class StepCache(UnpagedCache):
                 more = compressed_bytes(mixer, context_length, self.dtype)
             return self.stepped(mixer, context_length) * token_bytes(mixer, self.dtype, 1) + more
         return cross_bytes(mixer, self.dtype, 1)
+
+
+def expanded_numbers(mixer: LatentAttention) -> int:
+    """Return the numbers of one token's keys and values, expanded to every head."""
+    return mixer.query_heads * (mixer.nope_dim + mixer.rope_dim + mixer.value_dim)
+
+
+def latent_scores_terms(cache: StepCache, chunk: int) -> tuple[Term, ...]:
+    """`attention_scores` of one layer of MLA in the last prefill pass: scores of the rotated
+    parts with and without their mask, and keys and values of all tokens, in 16 bits.
+
+    Source: mlx-lm d78bf58 mlx_lm/models/deepseek_v3.py, DeepseekV3Attention (pe_scores)."""
+    latent = [mixer for mixer, _ in cache.mixers if isinstance(mixer, LatentAttention)]
+    if not latent or cache.expands:
+        return ()
+    tokens, widest = cache.context_length, max(latent, key=expanded_numbers)
+    scores = _HALF * widest.query_heads * chunk * tokens
+    expanded = _HALF * widest.query_heads * (widest.nope_dim + widest.value_dim) * tokens
+    formula = (
+        f"2 x {widest.query_heads} heads x {chunk} x {tokens} tokens x 2 B + {tokens} tokens x"
+        f" {widest.query_heads} heads x ({widest.nope_dim} + {widest.value_dim}) x 2 B"
+    )
+    return (
+        Term(
+            name="attention_scores",
+            bytes=2 * scores + expanded,
+            low=scores + expanded,
+            high=int(2.2 * scores) + expanded,
+            basis="computed",
+            formula=formula,
+            source="mlx-lm d78bf58 mlx_lm/models/deepseek_v3.py, DeepseekV3Attention",
+        ),
+    )
 
 
 def estimate(
@@ -141,6 +183,7 @@ def _stage(
             tensor_parallel=1,
             samples=stage.last,
         ),
+        *latent_scores_terms(cache, workload.max_batched_tokens),
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
     )
     size = cache.pool_bytes(requests, workload.context_length)

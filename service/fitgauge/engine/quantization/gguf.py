@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec import structs
+
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.mixers import Attention, LatentAttention
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Tensor
@@ -111,6 +113,15 @@ def half_scheme(dtype: str, spec: ModelSpec) -> Scheme:
     """Return a GGUF file of 16-bit weights, F16 or BF16, but for experts trained in MXFP4."""
     rules = (EXPERTS_AS_TRAINED,) if _trained_in_mxfp4(spec) else ()
     return Scheme(name=dtype.lower(), rules=rules, dtype=dtype)
+
+
+def mxfp4_scheme(spec: ModelSpec) -> Scheme:
+    """Return a GGUF file of type MXFP4_MOE: experts in MXFP4, every other matrix in Q8_0.
+
+    Source: llama.cpp src/llama-quant.cpp, LLAMA_FTYPE_MOSTLY_MXFP4_MOE; ggml-org's files of
+    gpt-oss have these types."""
+    scheme = gguf_scheme("Q8_0", spec)
+    return structs.replace(scheme, name="mxfp4", rules=(EXPERTS_AS_TRAINED, *scheme.rules))
 
 
 def usual_form(file_type: str) -> Format:

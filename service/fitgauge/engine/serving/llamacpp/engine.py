@@ -26,7 +26,7 @@ from fitgauge.engine.serving.llamacpp import (
 )
 from fitgauge.engine.serving.llamacpp.architectures import ARCHITECTURES
 from fitgauge.engine.serving.llamacpp.architectures import OLLAMA as OLLAMA_ARCHITECTURES
-from fitgauge.engine.serving.llamacpp.offload import cpu_layers, shard_weights
+from fitgauge.engine.serving.llamacpp.offload import cpu_layers, shard_published, shard_weights
 
 _LAYER_SECONDS = 80e-6
 """What a layer of a step takes on top of reading, for one request alone [s].
@@ -45,7 +45,7 @@ ENGINE = Engine(
         "llama server", "llama cli", "llamacpp cli", "llamacpp server", "llama cpp python",
     ),
     estimate=memory.LLAMA_CPP.estimate,
-    shard_weights=shard_weights,
+    shard_weights=shard_published,
     default_batch=fixed_batch(memory.PARALLEL, memory.UBATCH),
     command=launch.command,
     # docs/docker.md; .devops/cuda.Dockerfile sets LLAMA_ARG_HOST. Not every build has a tag.
@@ -111,6 +111,7 @@ OLLAMA = ENGINE._replace(
     title="Ollama",
     aliases=(),
     estimate=ollama.OLLAMA.estimate,
+    shard_weights=shard_weights,  # its library's files keep 16 bits outside of the experts
     default_batch=fixed_batch(ollama.PARALLEL, memory.UBATCH),
     command=launch.ollama_command,
     image=None,

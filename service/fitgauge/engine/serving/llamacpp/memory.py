@@ -18,6 +18,7 @@ from fitgauge.engine.serving.llamacpp.offload import (
     gpu_bytes,
     largest_bytes,
     layer_split,
+    looked_up_bytes,
     offloaded_split,
     projector_bytes,
 )
@@ -79,7 +80,7 @@ class LlamaEstimate(NamedTuple):
         return Estimate(
             accelerator=accelerator,
             stages=stage_estimates(
-                _loaded(sharded, split, offload),
+                _loaded(spec, sharded, split, offload, accelerator),
                 _stage_memories(
                     spec,
                     split,
@@ -130,16 +131,35 @@ def loaded_stages(
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every GPU holds of the weights, none of which stay on the host."""
     split = layer_split(spec.layers, workload.pipeline_parallel)
-    return sharded.once(split, lambda: _loaded(sharded, split, Offload(0, 0)))
+    key = split, maps_file(accelerator)
+    return sharded.once(key, lambda: _loaded(spec, sharded, split, Offload(0, 0), accelerator))
+
+
+def maps_file(accelerator: Accelerator) -> bool:
+    """Return whether the GPU maps the whole file, tables of the host included: Metal does, whose
+    buffer lies where the file's mapping does.
+
+    Source: llama.cpp src/llama-model.cpp, load_tensors (buffer_from_host_ptr)."""
+    return accelerator.vendor == "Apple"
 
 
 def _loaded(
-    sharded: ShardedWeights, split: LayerSplit, offload: Offload
+    spec: ModelSpec,
+    sharded: ShardedWeights,
+    split: LayerSplit,
+    offload: Offload,
+    accelerator: Accelerator,
 ) -> tuple[tuple[Term, ...], ...]:
+    mapped = looked_up_bytes(spec, sharded) if maps_file(accelerator) else 0
     return tuple(
         (
             weights_term(
-                sharded, layers, first=number == 0, last=number == split.output, offload=offload
+                sharded,
+                layers,
+                first=number == 0,
+                last=number == split.output,
+                offload=offload,
+                mapped=mapped if number == 0 else 0,
             ),
         )
         for number, layers in enumerate(split.ranges)
@@ -209,14 +229,22 @@ def cache_format(workload: Workload) -> str:
 
 
 def weights_term(
-    sharded: ShardedWeights, layers: range, *, first: bool, last: bool, offload: Offload
+    sharded: ShardedWeights,
+    layers: range,
+    *,
+    first: bool,
+    last: bool,
+    offload: Offload,
+    mapped: int = 0,
 ) -> Term:
-    """Return the term `weights` of one GPU."""
-    size = gpu_bytes(sharded, layers, first=first, last=last, offload=offload)
+    """Return the term `weights` of one GPU. mapped: bytes of the host's tables that it maps with
+    them."""
+    size = gpu_bytes(sharded, layers, first=first, last=last, offload=offload) + mapped
     output = " and the output" if last else ""
+    place = "included, as the file is mapped" if mapped else "on the host"
     formula = (
         f"{sharded.scheme.name} weights of layers {layers.start} to {layers.stop - 1}{output}:"
-        f" {exactly(size)}; embeddings on the host"
+        f" {exactly(size)}; embeddings {place}"
     )
     if offload.layers:
         formula += f", the first {offload.layers} layers too"

@@ -14,6 +14,7 @@ import msgspec
 
 from fitgauge.engine.model.model import Stored
 from fitgauge.engine.model.spec import TOWERS, Block, ModelSpec, Part
+from fitgauge.engine.quantization.gguf import mxfp4_scheme
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.engine_facts import Offload
 from fitgauge.engine.serving.workload import Workload
@@ -28,6 +29,15 @@ from fitgauge.engine.weights.sharding import (
 
 _WHOLE = Ranks(1, 1, 1, 1)
 _HALF = 2
+
+
+def shard_published(
+    spec: ModelSpec, scheme: Scheme, stored: Stored | None = None
+) -> ShardedWeights:
+    """Return `shard_weights` of what -hf names where a model is published in MXFP4: a file that
+    keeps the experts, and the rest in 8 bits."""
+    named = scheme.name == "mxfp4" and spec.has_experts
+    return shard_weights(spec, mxfp4_scheme(spec) if named else scheme, stored)
 
 
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
@@ -54,6 +64,19 @@ def only_looked_up(spec: ModelSpec, block: Block) -> bool:
     return block.part is Part.EMBEDDING and all(
         tensor.shape[-1] != spec.hidden_size for tensor in block.tensors
     )
+
+
+def looked_up_bytes(spec: ModelSpec, sharded: ShardedWeights) -> int:
+    """Return the bytes of tables that no GPU multiplies with: token embeddings that are not the
+    output, and those of every layer."""
+    tables = tuple(block for block in spec.blocks if only_looked_up(spec, block))
+    of_layers = stored_bytes(msgspec.structs.replace(spec, blocks=tables), sharded.scheme)
+    of_tokens = sum(
+        len(share.layers) * _whole(share, sharded)
+        for share in sharded.shares
+        if share.place == "first" and share.part is not Part.ENCODER
+    )
+    return int((of_layers + of_tokens) * sharded.scale)
 
 
 class LayerPrefixSums(NamedTuple):

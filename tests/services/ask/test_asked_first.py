@@ -323,7 +323,7 @@ def test_a_log_is_explained_with_the_command_above_it(ask):
     answer = ask(text)
     assert answer.operation == "explain_log"
     assert "kv_cache 10.00 GiB" in answer.answer["summary"]
-    assert "lower context_length" in answer.answer["summary"]
+    assert "First: offload" in answer.answer["summary"]
 
 
 def test_the_most_requests_are_said_where_the_usual_engine_is_tight(ask):

@@ -113,3 +113,74 @@ def test_as_many_layers_are_offered_as_people_run(check_fit: Check, fields, star
     layers = re.search(r"-ngl (\d+)", offered.launch.command)
     assert layers
     assert int(layers[1]) in started
+
+
+@pytest.mark.parametrize(
+    ("fields", "posted"),
+    [
+        # public file 61471163053: 15 of 33 layers on a RTX 2060
+        (
+            {
+                "model": "meta-llama/Llama-3.1-8B-Instruct",
+                "gpu": "RTX 2060 6GB",
+                "quantization": "q4_0",
+                "context_length": 32768,
+                "max_num_seqs": 1,
+                "n_gpu_layers": 15,
+            },
+            248.0,
+        ),
+        # public file 58671331675: 26 of 65 layers on a RTX 4070, which failed on this buffer
+        (
+            {
+                "model": "Qwen/Qwen3.5-27B",
+                "gpu": "RTX 4070",
+                "quantization": "q4_k_s",
+                "context_length": 131072,
+                "max_num_seqs": 1,
+                "max_batched_tokens": 1024,
+                "n_gpu_layers": 26,
+            },
+            1401.75,
+        ),
+        # llama.cpp tools/fit-params/README.md: experts of 34 layers in 16 bits
+        (
+            {
+                "model": "Qwen/Qwen3-30B-A3B",
+                "gpu": "RTX 4090",
+                "engine_version": "7342",
+                "quantization": "f16",
+                "context_length": 4096,
+                "n_cpu_moe": 34,
+            },
+            898.0,
+        ),
+    ],
+)
+def test_what_is_copied_of_host_memory_for_a_batch_is_counted(
+    check_fit: Check, fields, posted
+) -> None:
+    """A weight twice; of layers there the cache of one."""
+    held = sizes(check_fit, engine="llama.cpp", **fields)["activations"]
+    assert held == pytest.approx(posted, rel=0.05)
+
+
+def test_the_first_gpu_alone_copies_of_host_memory(check_fit: Check) -> None:
+    """GLM-5.2 with 768,000 tokens: 3252.07 MiB on the second card (public file 61219781833)."""
+    answer = check_fit(
+        model="zai-org/GLM-5.2",
+        gpu="4x RTX PRO 6000",
+        engine="llama.cpp",
+        quantization="q5_k_m",
+        context_length=768000,
+        max_num_seqs=1,
+        n_cpu_moe=18,
+        settings="defaults",
+        detail="full",
+    )
+    held = [
+        next(term.bytes for term in stage.terms if term.name == "activations") / MIB
+        for stage in answer.ranks
+    ]
+    assert held[1] == pytest.approx(3252, rel=0.05)
+    assert held[0] > held[1] + 2000

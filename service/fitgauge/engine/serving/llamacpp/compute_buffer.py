@@ -30,6 +30,7 @@ def compute_term(
     gpu_count: int,
     first: bool,
     streamed: int,
+    host_cache: int = 0,
     logits: Coefficient | None = None,
 ) -> Term:
     """Return the term `activations` [bytes]: ubatch x 4 B x live floats + ubatch x 2 B x cells of
@@ -37,9 +38,10 @@ def compute_term(
 
     tokens: the whole cache. GPUs: more than one hold inputs and hand over hidden states several
     times; all but the first also take them over. streamed: bytes of the largest weight that
-    stays in host memory and is copied here for a large batch, twice. logits: rows of logits for
-    every token of the micro-batch where the head is: older builds hold them all, newer ones a
-    row for every sequence."""
+    stays in host memory and is copied here for a large batch, twice. host_cache: keys and values
+    of a layer there, which it attends to here, as posted logs show with three masks. logits: rows
+    of logits for every token of the micro-batch where the head is: older builds hold them all,
+    newer ones a row for every sequence."""
     floats, mixture = _LIVE_FLOATS.get_or_compute(spec, None, lambda: live_floats(spec))
     work = ubatch * _FLOAT * floats
     masks = ubatch * _HALF * mask_cells(cells, tokens, concurrency)
@@ -55,6 +57,13 @@ def compute_term(
         formula += (
             f" + {_COPIES - 1} x {exactly(masks)} of masks + {copies} x {ubatch} tokens x"
             f" {spec.hidden_size} hidden x 4 B handed over"
+        )
+    attended = ubatch * _FLOAT * attention_floats(spec)
+    if host_cache and host_cache + 3 * masks + attended > expected:
+        expected = host_cache + 3 * masks + attended
+        formula = (
+            f"{exactly(host_cache)} of a layer's cache in host memory + 3 x {exactly(masks)} of"
+            f" masks + {exactly(attended)} of queries, hidden and outputs"
         )
     outputs = ubatch * _FLOAT * (spec.vocabulary_size + spec.hidden_size)
     least = 0
@@ -94,6 +103,13 @@ def live_floats(spec: ModelSpec) -> tuple[int, bool]:
         if block.part in (Part.LANGUAGE, Part.ENCODER) and block.mixers
     ]
     return max(by_layer, default=(4 * spec.hidden_size, False))
+
+
+def attention_floats(spec: ModelSpec) -> int:
+    """Return the numbers alive for one token while a layer attends: queries, what comes out of
+    them, and the residual."""
+    queries = (query_floats(mixer) for block in spec.blocks for mixer in block.mixers)
+    return 2 * max(queries, default=0) + spec.hidden_size
 
 
 def layer_floats(block: Block, hidden: int) -> int:

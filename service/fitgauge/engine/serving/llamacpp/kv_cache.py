@@ -158,6 +158,22 @@ class LlamaKvCache:
             for window, size in self.windowed.items()
         )
 
+    def largest_layer_bytes(
+        self, spec: ModelSpec, dtype: str, concurrency: int, context_length: int
+    ) -> int:
+        """Return keys and values of the layer that has most of them, of any GPU or the host."""
+        cells, mixed = padded(concurrency * context_length), interleaves(spec)
+        sequences = max(self.windows.sequences, concurrency)
+        return max(
+            (
+                cell_bytes(mixer, dtype)
+                * (self.window_cells(window, cells, sequences) if window else cells)
+                for mixer, _ in held(spec, None)
+                for window in (window_of(mixer) if mixed else 0,)
+            ),
+            default=0,
+        )
+
     def formula(self, concurrency: int, context_length: int) -> str:
         """Return `kv_bytes` by its factors."""
         cells = padded(concurrency * context_length)

@@ -45,6 +45,25 @@ LeftFree = Callable[[Workload], tuple[Term, ...]]
 """What an engine leaves free on every GPU."""
 
 
+class _OnHost(NamedTuple):
+    """What the first GPU copies of host memory for a large batch: operations on weights there run
+    on it, whichever GPU the next layers are on.
+
+    Source: llama.cpp ggml/src/ggml-backend.cpp, ggml_backend_sched_backend_id_from_cur (the first
+    backend whose offload_op takes it)."""
+
+    streamed: int
+    """Bytes of the largest weight."""
+    layer_cache: int
+    """Keys and values of a layer."""
+
+
+def _layer_cache(spec: ModelSpec, workload: Workload, windows: Windows) -> int:
+    dtype, context = cache_format(workload), workload.context_length
+    cells = LlamaKvCache(spec, range(0), dtype, windows, context)
+    return cells.largest_layer_bytes(spec, dtype, workload.requests_per_replica, context)
+
+
 class LlamaEstimate(NamedTuple):
     """The estimate of an engine that runs llama.cpp, by what differs between them."""
 
@@ -75,8 +94,11 @@ class LlamaEstimate(NamedTuple):
             split = offloaded_split(spec, sharded, workload, offload)
         else:
             split = layer_split(spec.layers, gpus, offload.layers, free)
-        streamed = largest_bytes(sharded) if any(offload) else 0
         windows = self.windows(spec, workload)
+        on_host = _OnHost(
+            largest_bytes(sharded) if any(offload) else 0,
+            _layer_cache(spec, workload, windows) if offload.layers else 0,
+        )
         return Estimate(
             accelerator=accelerator,
             stages=stage_estimates(
@@ -88,7 +110,7 @@ class LlamaEstimate(NamedTuple):
                     workload,
                     profile,
                     windows,
-                    streamed,
+                    on_host,
                     self.left_free(workload),
                 ),
             ),
@@ -114,7 +136,7 @@ class LlamaEstimate(NamedTuple):
         alike = memo.get_or_compute(("alike", split), lambda: alike_stages(spec, split))
         windows = self.windows(spec, workload)
         return _stage_memories(
-            spec, split, alike, workload, profile, windows, 0, self.left_free(workload)
+            spec, split, alike, workload, profile, windows, _OnHost(0, 0), self.left_free(workload)
         )
 
 
@@ -191,7 +213,7 @@ def _stage_memories(
     workload: Workload,
     profile: EngineProfile,
     windows: Windows,
-    streamed: int,
+    on_host: _OnHost,
     left_free: tuple[Term, ...],
 ) -> tuple[StageMemory, ...]:
     requests, context = workload.requests_per_replica, workload.context_length
@@ -212,7 +234,8 @@ def _stage_memories(
                 concurrency=requests,
                 gpu_count=len(split.ranges),
                 first=number == 0,
-                streamed=streamed,
+                streamed=on_host.streamed if number == 0 else 0,
+                host_cache=on_host.layer_cache if number == 0 else 0,
                 logits=profile.logits_copies if number == split.output else None,
             ),
             *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),

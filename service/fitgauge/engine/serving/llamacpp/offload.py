@@ -217,18 +217,15 @@ def offloaded_split(
 
 
 def largest_bytes(sharded: ShardedWeights) -> int:
-    """Return the bytes of the largest weight of a layer, all experts of one projection together."""
-    return int(
-        max(
-            (
-                _whole(share, sharded)
-                for share in sharded.shares
-                if share.place == "layers" and share.form is not None
-            ),
-            default=0,
-        )
-        * sharded.scale
+    """Return the bytes of the largest weight of a layer, all experts of one projection together:
+    files keep gate and up apart."""
+    sizes = (
+        _whole(group, sharded) // group.fused
+        for tensor in sharded.tensors
+        for group in tensor
+        if group.place == "layers"
     )
+    return int(max(sizes, default=0) * sharded.scale)
 
 
 def _whole(share: TensorGroup, sharded: ShardedWeights) -> int:

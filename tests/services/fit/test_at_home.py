@@ -184,3 +184,19 @@ def test_the_first_gpu_alone_copies_of_host_memory(check_fit: Check) -> None:
     ]
     assert held[1] == pytest.approx(3252, rel=0.05)
     assert held[0] > held[1] + 2000
+
+
+def test_what_is_looked_up_for_every_layer_is_held_twice(check_fit: Check) -> None:
+    """Gemma 4 E4B on an RTX 4050 Laptop: 186.30 MiB (public file 71581386961)."""
+    held = sizes(
+        check_fit,
+        model="google/gemma-4-E4B-it",
+        gpu="RTX 4050 Laptop",
+        engine="llama.cpp",
+        quantization="q4_k_m",
+        context_length=65536,
+        kv_cache_dtype="q8_0",
+        max_num_seqs=1,
+        language_model_only=True,
+    )
+    assert held["activations"] == pytest.approx(186.3, rel=0.02)

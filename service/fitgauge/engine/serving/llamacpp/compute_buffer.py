@@ -9,6 +9,7 @@ from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentA
 from fitgauge.engine.model.spec import Block, ModelSpec, Part
 from fitgauge.engine.quantity import MIB, Term, exactly
 from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, padded
+from fitgauge.engine.serving.llamacpp.offload import only_looked_up
 from fitgauge.engine.serving.profile import Coefficient
 
 _FLOAT, _HALF = 4, 2
@@ -96,9 +97,16 @@ def mask_cells(cells: LlamaKvCache, tokens: int, concurrency: int) -> int:
 
 def live_floats(spec: ModelSpec) -> tuple[int, bool]:
     """Return (numbers alive for one token at the worst moment of the worst layer, whether that
-    layer is a mixture)."""
+    layer is a mixture). What is looked up for every layer is there twice, as it was looked up and
+    by layer (src/models/gemma4.cpp, inp_per_layer)."""
+    of_layers = 2 * sum(
+        tensor.shape[-1]
+        for block in spec.blocks
+        if only_looked_up(spec, block)
+        for tensor in block.tensors
+    )
     by_layer = [
-        (layer_floats(block, spec.hidden_size), bool(block.mlp and block.mlp.experts))
+        (layer_floats(block, spec.hidden_size) + of_layers, bool(block.mlp and block.mlp.experts))
         for block in spec.blocks
         if block.part in (Part.LANGUAGE, Part.ENCODER) and block.mixers
     ]

@@ -40,6 +40,8 @@ def test_engine_version_model_and_outcome_are_recognised(case):
         case["outcome"],
     )
     assert set(case.get("remarks", ())) == set(log.remarks)
+    if "called" in case:
+        assert log.called == case["called"]
 
 
 def test_the_gpu_is_recognised_where_it_is_printed(case):
@@ -53,6 +55,32 @@ def test_ollamas_model_is_what_it_was_asked_to_run_where_the_runner_names_only_a
     log = (DATA / "ollama_qwen25_coder_7b.log").read_text()
     assert detect(log).model is None
     assert detect(f"$ ollama run qwen2.5-coder:7b\n{log}").model == "qwen2.5-coder:7b"
+
+
+@pytest.mark.parametrize(
+    ("tag", "model"), [("qwen2.5-coder:7b", "qwen2.5-coder:7b"), ("qwen:latest", None)]
+)
+def test_ollamas_server_names_its_librarys_model_once_it_is_loaded(tag, model):
+    """source=images.go, of Ollama 0.34; `latest` says no size."""
+    log = (DATA / "ollama_qwen25_coder_7b.log").read_text()
+    line = f'source=images.go:382 msg="template selection" model=registry.ollama.ai/library/{tag}'
+    assert detect(f"{log}\ntime=2026-09-23T13:11:07.743Z level=INFO {line} selected=x").model == model
+
+
+@pytest.mark.parametrize(
+    ("lines", "called"),
+    [
+        ("general.name str = Hermes 3 Llama 3.1 8B", "Hermes 3 Llama 3.1 8B"),
+        ("llama-server -m 'C:\\models\\Qwen3-4B-Q4_K_M.gguf' -c 8192", "Qwen3-4B"),
+        ("llama-server --model=/m/x.gguf\ngeneral.name str = Glm-5.2", "Glm-5.2"),
+        ("llama-server -m /m/Glm-5.2-UD-Q2_K_XL-00001-of-00006.gguf", "Glm-5.2"),
+    ],
+)
+def test_a_model_is_called_what_says_its_size(lines, called):
+    printed = "load_tensors:        CUDA0 model buffer size =  6096.65 MiB"
+    log = detect(f"{lines}\n{printed}")
+    assert log is not None
+    assert log.called == called
 
 
 def test_flags_come_under_the_names_of_the_contract(case):

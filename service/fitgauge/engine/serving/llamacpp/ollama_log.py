@@ -21,7 +21,7 @@ from fitgauge.engine.serving.start_log.names import device_count, gpu_name
 
 SIGNATURES = (
     "source=server.go", "source=sched.go", "source=routes.go", "source=device.go", "source=ggml.go",
-    "source=memory.go",
+    "source=memory.go", "source=images.go", "source=llama_server.go", "registry.ollama.ai/",
     "source=runner.go", "source=gpu.go", "source=types.go", "llama runner started", "OLLAMA_",
     "llama runner process has terminated", "requires more system memory", "ollama run ",
 )  # fmt: skip
@@ -61,6 +61,8 @@ _VARIABLES = {
 are of all slots. 0 leaves the choice to Ollama. Source: envconfig/config.go."""
 _CACHE_TYPE = re.compile(r"(?:KvCacheType:|--kv-cache-type )(?P<type>[a-z]\w{1,7})")
 _RUN = re.compile(r"ollama run (?P<tag>[A-Za-z0-9][\w.:/-]{1,96})")
+_TAG = re.compile(r"registry\.ollama\.ai/library/(?P<tag>[a-z0-9][\w.-]{1,64}:e?\d[\w.-]{0,64})")
+"""A tag without a size (`latest`) is not what its name means elsewhere."""
 _LOAD = "starting "
 
 
@@ -83,7 +85,7 @@ def read(lines: list[Line]) -> StartLog:
     return StartLog(
         engine="ollama",
         version=version["version"] if version else None,
-        model=start_log.model_of(loaded) or _tag(lines),
+        model=start_log.model_of(loaded) or _tag(lines, loaded),
         called=start_log.name_of(loaded),
         gpu=gpu_name(lines),
         gpu_count=start_log.devices(readings) or device_count(lines),
@@ -103,9 +105,9 @@ def read(lines: list[Line]) -> StartLog:
     )
 
 
-def _tag(lines: list[Line]) -> str | None:
-    """Return the name that `ollama run` is given."""
-    match = first(lines, "ollama run ", _RUN)
+def _tag(lines: list[Line], loaded: list[Line]) -> str | None:
+    """Return the name that `ollama run` is given, or that the server logs of what it loaded."""
+    match = first(lines, "ollama run ", _RUN) or first(loaded, "registry.ollama.ai/library", _TAG)
     return match["tag"] if match else None
 
 

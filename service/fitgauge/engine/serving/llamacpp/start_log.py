@@ -124,6 +124,8 @@ _NAME = re.compile(r"general\.name +(?:str +)?= (?P<name>[\w .()+-]{2,80})")
 _FILE_END = re.compile(
     r"(?:[-._](?:UD-)?(?:I?Q\d\w*|BF16|F16|F32|MXFP4))?(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
 )
+_FILE = re.compile(r" (?:-m|--model)[ =][\"']?(?P<path>[^\s\"']{1,512}\.gguf)")
+_SIZE = re.compile(r"\d(?:\.\d{1,2})?[BbMm](?![A-Za-z0-9])")
 _SOURCE = re.compile(
     r"repo_url str += https://huggingface\.co/(?P<id>[\w.-]{1,96}/[\w.-]{1,96})(?<!\.\.\.)\s*$"
 )
@@ -282,11 +284,19 @@ def model_of(lines: list[Line]) -> str | None:
 
 
 def name_of(lines: list[Line]) -> str | None:
-    """`general.name` of the file, else what its path ends with: no part, type or extension."""
-    if (name := first(lines, "general.name", _NAME)) is not None:
-        return name["name"].strip()
-    path = first(lines, " from ", _PATH) or first(lines, "loading model '", _LOADING)
-    return _FILE_END.sub("", path["path"].rpartition("/")[2]) if path else None
+    """`general.name` of the file or what its path ends with, without part, type and extension: the
+    first that says how large the model is, as a converter may write any name."""
+    named = first(lines, "general.name", _NAME)
+    path = (
+        first(lines, " from ", _PATH)
+        or first(lines, "loading model '", _LOADING)
+        or first(lines, ".gguf", _FILE)
+    )
+    names = [
+        *([named["name"].strip()] if named else []),
+        *([_FILE_END.sub("", re.split(r"[/\\]", path["path"])[-1])] if path else []),
+    ]
+    return next((name for name in names if _SIZE.search(name)), names[0] if names else None)
 
 
 def devices(readings: list[Measurement]) -> int | None:

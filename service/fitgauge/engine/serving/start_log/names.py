@@ -34,6 +34,10 @@ _GPU_LINES = (
         "MiB free)",
         r"- (?:CUDA|ROCm|HIP|Vulkan|MTL|SYCL)(?P<index>\d{1,2}) +: (?P<gpu>[^()]{2,60}) \(\d",
     ),
+    rule(
+        "memory_breakdown_print:",
+        r"- (?:CUDA|ROCm|Vulkan|MTL|SYCL)(?P<index>\d{1,2}) \((?P<gpu>[^()]{2,60})\) *\|",
+    ),
     rule("name=", r'name="(?P<gpu>(?:NVIDIA|AMD|Radeon|Tesla|GeForce)[^"]{2,60})"'),
     rule("description=", r'description="(?P<gpu>(?:NVIDIA|AMD|Radeon|Tesla|GeForce)[^"]{2,60})"'),
     rule(

@@ -241,6 +241,12 @@ def test_a_file_without_an_id_is_read_by_its_own_name_and_format(explain):
     assert published.understood_as["quantization"].lower() == "q4_k_m"
 
 
+def test_weights_of_a_gguf_file_that_differ_are_of_another_type(explain):
+    log = LLAMA_CPP.format(name="Qwen2.5 7B Instruct").replace("4168.09", "5168.09")
+    answer = explain(log, gpu="RTX 3060")
+    assert any("a file of another type" in cause for cause in answer.causes)
+
+
 def test_a_peak_that_holds_the_graphs_is_compared_with_both(explain):
     more = (
         "INFO [gpu_worker.py:855] Free memory on device (78.0/79.19 GiB) on startup. Desired GPU"

@@ -101,7 +101,9 @@ def _weights(row: ComparisonRow, seen: Seen) -> Iterator[str]:
         )
     else:
         size = f"weights {gib(abs(difference))} {'more' if difference > 0 else 'less'}"
-        yield (f"{size}, unexplained by flags in the log: kernels may repack them after loading.")
+        in_file = ENGINES[seen.checked.workload.engine].reads_gguf
+        why = "a file of another type" if in_file else "kernels may repack them after loading"
+        yield f"{size}, unexplained by flags in the log: {why}."
 
 
 def _activations(row: ComparisonRow, seen: Seen) -> Iterator[str]:

@@ -64,7 +64,9 @@ def test_ollamas_server_names_its_librarys_model_once_it_is_loaded(tag, model):
     """source=images.go, of Ollama 0.34; `latest` says no size."""
     log = (DATA / "ollama_qwen25_coder_7b.log").read_text()
     line = f'source=images.go:382 msg="template selection" model=registry.ollama.ai/library/{tag}'
-    assert detect(f"{log}\ntime=2026-09-23T13:11:07.743Z level=INFO {line} selected=x").model == model
+    assert (
+        detect(f"{log}\ntime=2026-09-23T13:11:07.743Z level=INFO {line} selected=x").model == model
+    )
 
 
 @pytest.mark.parametrize(

@@ -200,3 +200,62 @@ def test_what_is_looked_up_for_every_layer_is_held_twice(check_fit: Check) -> No
         language_model_only=True,
     )
     assert held["activations"] == pytest.approx(186.3, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("fields", "version", "posted"),
+    [
+        # public file 57443583649, an RTX 4070
+        (
+            {
+                "model": "Qwen/Qwen3.5-9B",
+                "gpu": "RTX 4070",
+                "context_length": 262144,
+                "kv_cache_dtype": "q8_0",
+                "max_num_seqs": 2,
+            },
+            "9000",
+            808.02,
+        ),
+        # public file 61338146820, an M4 Pro
+        (
+            {
+                "model": "Qwen/Qwen3.5-9B",
+                "gpu": "M4 Pro 24GB",
+                "context_length": 262144,
+                "kv_cache_dtype": "q8_0",
+                "max_num_seqs": 1,
+            },
+            "9000",
+            832.60,
+        ),
+        # public file 32713047379, an M5 (b8164)
+        (
+            {"model": "openai/gpt-oss-20b", "gpu": "M5 24GB", "context_length": 131072},
+            "8164",
+            420.08,
+        ),
+        # public file 70898075096, a Ryzen AI Max+ 395, September 2026: 16 bits from the start
+        (
+            {
+                "model": "Qwen/Qwen3.8-27B",
+                "gpu": "Ryzen AI Max+ 395 128GB",
+                "context_length": 262144,
+                "max_num_seqs": 1,
+            },
+            None,
+            378.02,
+        ),
+    ],
+)
+def test_masks_were_given_in_32_bits_until_may_2026(check_fit: Check, fields, version, posted):
+    """llama.cpp#23764."""
+    held = sizes(
+        check_fit,
+        engine="llama.cpp",
+        engine_version=version,
+        quantization=None if "gpt-oss" in fields["model"] else "q4_k_m",
+        language_model_only=True,
+        **fields,
+    )
+    assert held["activations"] == pytest.approx(posted, rel=0.055)

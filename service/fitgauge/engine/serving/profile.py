@@ -88,6 +88,8 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     states)."""
     second_logits_copies: Coefficient | None = None
     """`logits_copies` of the second runner."""
+    masks_in_float32: bool = False
+    """llama.cpp: whether masks of attention come in 32 bits and are copied to 16."""
     second_graphs_in_budget: bool = False
     """`graphs_in_budget` of the second runner."""
     plain_communication_bytes: Coefficient | None = None

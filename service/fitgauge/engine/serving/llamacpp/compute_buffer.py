@@ -33,6 +33,7 @@ def compute_term(
     streamed: int,
     host_cache: int = 0,
     logits: Coefficient | None = None,
+    masks_in_float32: bool = False,
 ) -> Term:
     """Return the term `activations` [bytes]: ubatch x 4 B x live floats + ubatch x 2 B x cells of
     every mask, on one GPU.
@@ -42,39 +43,41 @@ def compute_term(
     stays in host memory and is copied here for a large batch, twice. host_cache: keys and values
     of a layer there, which it attends to here, as posted logs show with three masks. logits: rows
     of logits for every token of the micro-batch where the head is: older builds hold them all,
-    newer ones a row for every sequence."""
+    newer ones a row for every sequence. masks_in_float32: older builds take masks in 32 bits
+    and copy them to 16 for the first layer that attends."""
     floats, mixture = _LIVE_FLOATS.get_or_compute(spec, None, lambda: live_floats(spec))
     work = ubatch * _FLOAT * floats
     masks = ubatch * _HALF * mask_cells(cells, tokens, concurrency)
     inputs = ubatch * _FLOAT * spec.hidden_size
-    expected = work + masks + 2 * streamed
-    if gpu_count > 1:
-        expected += (_COPIES - 1) * masks + (1 if first else 2) * _COPIES * inputs
+    outputs = ubatch * _FLOAT * (spec.vocabulary_size + spec.hidden_size)
+    attended = ubatch * _FLOAT * attention_floats(spec)
     formula = f"{ubatch} tokens x {floats} floats x 4 B + {exactly(masks)} of masks"
     if streamed:
         formula += f" + 2 x {exactly(streamed)} of streamed weights"
-    if gpu_count > 1:
-        copies = (1 if first else 2) * _COPIES
-        formula += (
-            f" + {_COPIES - 1} x {exactly(masks)} of masks + {copies} x {ubatch} tokens x"
-            f" {spec.hidden_size} hidden x 4 B handed over"
-        )
-    attended = ubatch * _FLOAT * attention_floats(spec)
-    if host_cache and host_cache + 3 * masks + attended > expected:
-        expected = host_cache + 3 * masks + attended
+    moments = [(work + masks + 2 * streamed, formula)]
+    if host_cache or masks_in_float32:
+        layer = f"{exactly(host_cache)} of a layer's cache in host memory + " if host_cache else ""
         formula = (
-            f"{exactly(host_cache)} of a layer's cache in host memory + 3 x {exactly(masks)} of"
-            f" masks + {exactly(attended)} of queries, hidden and outputs"
+            f"{layer}3 x {exactly(masks)} of masks + {exactly(attended)} of queries, hidden and"
+            " outputs"
         )
-    outputs = ubatch * _FLOAT * (spec.vocabulary_size + spec.hidden_size)
-    least = 0
-    if logits is not None and int(logits.expected * outputs) > expected:
+        moments.append((host_cache + 3 * masks + attended, formula))
+    if logits is not None:
         formula = (
             f"{logits.expected:g} x {ubatch} tokens x ({spec.vocabulary_size} words +"
             f" {spec.hidden_size} hidden) x 4 B"
         )
-    if logits is not None:
-        expected, least = max(expected, int(logits.expected * outputs)), int(logits.low * outputs)
+        moments.append((int(logits.expected * outputs), formula))
+    expected, formula = max(moments)
+    if gpu_count > 1:
+        entering = 2 * masks if masks_in_float32 else masks
+        copies = (1 if first else 2) * _COPIES
+        expected += (_COPIES - 1) * entering + copies * inputs
+        formula += (
+            f" + {_COPIES - 1} x {exactly(entering)} of masks + {copies} x {ubatch} tokens x"
+            f" {spec.hidden_size} hidden x 4 B handed over"
+        )
+    least = int(logits.low * outputs) if logits is not None else 0
     low, high = (0.6, 1.3) if mixture else (0.8, 1.3)
     return Term(
         name="activations",

@@ -237,6 +237,7 @@ def _stage_memories(
                 streamed=on_host.streamed if number == 0 else 0,
                 host_cache=on_host.layer_cache if number == 0 else 0,
                 logits=profile.logits_copies if number == split.output else None,
+                masks_in_float32=profile.masks_in_float32,
             ),
             *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
             *left_free,

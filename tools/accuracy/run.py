@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accuracy import (
+    buffers,
     report,
     report_host,
     report_odds,
@@ -71,6 +72,7 @@ def main() -> None:
         "\n".join(
             (
                 report.document(serving, odds),
+                buffers.document(),
                 report_training.document(training),
                 report_speeds.document(),
                 report_host.document(),

@@ -85,6 +85,19 @@ def test_a_model_is_called_what_says_its_size(lines, called):
     assert log.called == called
 
 
+def test_a_command_of_windows_and_slots_are_read():
+    """public file 67326407303; of public file 67225578011 the draft that the model has itself."""
+    log = detect(
+        "llama-server.exe --model m.gguf --ctx-size 8192 --ubatch-size 2048\n"
+        "load_tensors:      Vulkan0 model buffer size =  4854.94 MiB\n"
+        "srv    load_model: creating MTP draft context against the target model 'm.gguf'\n"
+        "srv    load_model: initializing, n_slots = 4, n_ctx_slot = 8192, kv_unified = 'true'"
+    )
+    assert log is not None
+    assert {"n_ubatch": 2048, "n_parallel": 4, "context_length": 8192}.items() <= log.flags.items()
+    assert "draft_model" in log.remarks
+
+
 def test_flags_come_under_the_names_of_the_contract(case):
     log = read(case)
     wanted = case.get("flags", {})

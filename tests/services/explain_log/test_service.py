@@ -247,6 +247,12 @@ def test_weights_of_a_gguf_file_that_differ_are_of_another_type(explain):
     assert any("a file of another type" in cause for cause in answer.causes)
 
 
+def test_a_log_without_a_release_says_so_where_activations_differ(explain):
+    buffer = "\nsched_reserve:      CUDA0 compute buffer size =   900.00 MiB"
+    answer = explain(LLAMA_CPP.format(name="Qwen2.5 7B Instruct") + buffer, gpu="RTX 3060")
+    assert any("names no release" in cause for cause in answer.causes)
+
+
 def test_a_peak_that_holds_the_graphs_is_compared_with_both(explain):
     more = (
         "INFO [gpu_worker.py:855] Free memory on device (78.0/79.19 GiB) on startup. Desired GPU"

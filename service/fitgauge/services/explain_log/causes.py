@@ -121,6 +121,8 @@ def _activations(row: ComparisonRow, seen: Seen) -> Iterator[str]:
             yield f"activations: {name} {seen.log.flags[name]} was given."
         else:
             yield f"activations: the log does not show {name}; assuming the default {taken}."
+    if seen.log.version is None:
+        yield "activations: the log names no release; releases differ in what they hold."
     if "encoder_cache" in seen.log.remarks:
         yield "activations: the profiling pass ran a vision or audio encoder too."
 

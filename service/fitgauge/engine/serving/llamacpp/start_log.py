@@ -92,7 +92,7 @@ _INTEGERS = {
     "n_gpu_layers": ("offloaded", re.compile(r"offloaded (\d{1,4})/\d{1,4} layers")),
     "layers": ("offloaded", re.compile(r"offloaded \d{1,4}/(\d{1,4}) layers")),
 }
-_PROGRAM = re.compile(r"llama-(?:server|cli|bench) ")
+_PROGRAM = re.compile(r"llama-(?:server|cli|bench)(?:\.exe)? ")
 _OPTIONS = {
     "context_length": re.compile(r" (?:-c|--ctx-size)[ =](\d{1,9})"),
     "n_parallel": re.compile(r" (?:-np|--parallel)[ =](\d{1,5})"),
@@ -217,8 +217,9 @@ def flags_of(lines: list[Line]) -> dict[str, Flag]:
             if name == "context_length":  # of all slots
                 flags.pop("concurrency", None)
     slot = first(lines, "n_ctx_slot", _SLOT)
-    if slot and "context_length" not in flags:
-        flags |= {"context_length": int(slot["context"]), "n_parallel": int(slot["slots"])}
+    if slot:
+        flags.setdefault("n_parallel", int(slot["slots"]))
+        flags.setdefault("context_length", int(slot["context"]))
     cache = first(lines, "K (", _CACHE_TYPE)
     flash = first(lines, "flash_attn", _FLASH)
     stored = first(lines, "type", _FORMAT)
@@ -310,6 +311,7 @@ def remarks_of(lines: list[Line]) -> tuple[str, ...]:
         "projector": has(lines, "clip_model_loader", "mmproj", "clip_ctx"),
         "draft_model": any(
             argument(line.text, "model_draft") for line in lines if "draft" in line.text
-        ),
+        )
+        or has(lines, "creating MTP draft context"),
     }
     return tuple(name for name, true in remarks.items() if true)

@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 
 from bundled_models import spec_of
+from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm import compute_capability as cards
 from fitgauge.engine.serving.vllm import weights as layout
+from fitgauge.engine.serving.vllm.kv_cache import kernels
 from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import pipeline_stages, rank_weights
 from fitgauge.engine.weights.sharding import ShardedWeights
 from kv_layouts import kv_layout
+from workloads import workload_of
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line)
@@ -168,15 +171,22 @@ def test_blocks_and_tokens_of_a_pool_are_those_of_vllm(row):
     )
 
 
+def _refusal(row: dict[str, Any]) -> UnsupportedError | None:
+    """Return why no attention kernel runs the row's model on a GPU of its compute capability."""
+    capability = tuple(row["capability"])
+    gpu = next(one for one in bundled().all() if one.compute_capability == capability)
+    workload = workload_of(version=_version(row), kv_cache_dtype=row.get("kv_cache_dtype", "auto"))
+    spec = spec_of(row["model"])
+    return cards.refusal(spec, capability) or kernels.refusal(spec, workload, gpu)
+
+
 @pytest.mark.parametrize("row", REFUSED, ids=_name)
 def test_what_vllm_refuses_is_refused(row):
     spec = spec_of(row["model"])
     degree = row["tensor_parallel"]
-    capability = tuple(row["capability"])
     if (row["model"], "fp8", degree) in NOT_REFUSED:
         pytest.xfail(NOT_REFUSED[row["model"], "fp8", degree])
-    reason = cards.refusal(spec, row.get("kv_cache_dtype", "auto"), capability, _version(row))
-    if reason is None:
+    if _refusal(row) is None:
         with pytest.raises(UnsupportedError):
             layout.check_parallel(spec, _laid(row), tensor_parallel=degree, version=_version(row))
 
@@ -191,8 +201,7 @@ def _has_kernels(row: dict[str, Any]) -> bool:
     "row", [row for row in ROWS if "refused" not in row and _has_kernels(row)], ids=_name
 )
 def test_what_vllm_runs_is_not_refused(row):
-    dtype, capability = row.get("kv_cache_dtype", "auto"), tuple(row["capability"])
-    assert cards.refusal(spec_of(row["model"]), dtype, capability, _version(row)) is None
+    assert _refusal(row) is None
 
 
 def test_the_answers_cover_five_cards_and_four_releases():

@@ -11,11 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from fitgauge.engine.accelerator import SERVER_GENERATIONS, Accelerator
-from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
+from fitgauge.engine.model.mixers import CompressedAttention, LatentAttention
 from fitgauge.engine.model.spec import ModelSpec, Split
 from fitgauge.engine.serving.runtime import captures_graphs, elsewhere
-from fitgauge.engine.serving.vllm import releases
-from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major, resolved_format
+from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup, round_up
@@ -26,13 +25,6 @@ and GB10."""
 
 FP8_UNITS = (8, 9)
 """The first GPU whose matrix units multiply FP8."""
-
-FP8_ATTENTION = (8, 9)
-"""The first GPU whose Triton attention reads an fp8 cache. Source:
-v1/attention/backends/triton_attn.py, mla/triton_mla.py."""
-
-FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
-"""Source: v1/attention/backends/flashinfer.py, get_supported_head_sizes."""
 
 
 class Tiles(NamedTuple):
@@ -236,23 +228,13 @@ def _symmetric(
     return nvlink is not False and not unified_memory and capability[0] in SERVER_GENERATIONS
 
 
-def refusal(
-    spec: ModelSpec,
-    kv_cache_dtype: str,
-    compute_capability: tuple[int, int] | None,
-    version: tuple[int, ...],
-    *,
-    requantized: bool = False,
-) -> UnsupportedError | None:
-    """Return why no attention kernel of vLLM runs this model with this cache on this NVIDIA GPU,
-    None where one does.
+def refusal(spec: ModelSpec, compute_capability: tuple[int, int] | None) -> UnsupportedError | None:
+    """Return why no attention kernel of vLLM runs this model on this NVIDIA GPU, None where one
+    does.
 
-    Sparse MLA and DeepSeek V4's compressed attention have kernels from Hopper on. Below 8.9 an
-    fp8 cache is read by FlashInfer alone, which has no MLA there, no attention sinks, no images
-    that look ahead, no scales by token and head, and heads of a few sizes, and starts at 8.0 since
-    `releases.FLASHINFER_FROM_AMPERE`. Scales by token and head are read by Triton's attention
-    alone. Sources: platforms/cuda.py (_get_backend_priorities) and
-    the backends' supports_* methods; of DeepSeek V4, vLLM issues 40851 and 57144."""
+    Sparse MLA and DeepSeek V4's compressed attention have kernels from Hopper on. Sources:
+    platforms/cuda.py (_get_backend_priorities) and the backends' supports_* methods; of DeepSeek
+    V4, vLLM issues 40851 and 57144."""
     if compute_capability is None:
         return None
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
@@ -268,34 +250,5 @@ def refusal(
     ):
         return UnsupportedError(
             "gpu", f"vLLM has no kernel of compressed attention for {shown}; it needs 9.0 or newer."
-        )
-    cache = resolved_format(spec, kv_cache_dtype, compute_capability, requantized=requantized)
-    scaled = cache.endswith("_per_token_head")
-    if scaled and latent:
-        return UnsupportedError(
-            "kv_cache_dtype",
-            f"vLLM has no kernel of latent attention for a cache in {cache}.",
-            ({"kv_cache_dtype": ("bf16", "fp8")},),
-        )
-    if compute_capability >= FP8_ATTENTION or not cache.startswith("fp8"):
-        return None
-    before_flashinfer = (
-        compute_capability < (AMPERE, 0) and version >= releases.FLASHINFER_FROM_AMPERE
-    )
-    heads = {mixer.head_dim for mixer in mixers if isinstance(mixer, Attention) and mixer.causal}
-    if (
-        before_flashinfer
-        or scaled
-        or latent
-        or spec.image_prefix
-        or quirks(spec).attention_sinks
-        or quirks(spec).triton_attention
-        or not heads <= FLASHINFER_HEADS
-    ):
-        return UnsupportedError(
-            "kv_cache_dtype",
-            f"vLLM reads this model's cache with Triton kernels, which have no fp8 on {shown}; it"
-            " needs 8.9.",
-            ({"kv_cache_dtype": ("bf16",)},),
         )
     return None

@@ -17,7 +17,7 @@ from fitgauge.engine.serving.vllm import (
     releases,
 )
 from fitgauge.engine.serving.vllm.defaults import least_batch, removed
-from fitgauge.engine.serving.vllm.kv_cache import turboquant
+from fitgauge.engine.serving.vllm.kv_cache import kernels, turboquant
 from fitgauge.engine.serving.vllm.model_classes import first_chatglm_refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
@@ -84,13 +84,8 @@ def refusal(
     """Return why vLLM does not run the model on this accelerator; None where it does."""
     return (
         removed(spec, workload.engine_version)
-        or compute_capability.refusal(
-            spec,
-            workload.kv_cache_dtype,
-            accelerator.compute_capability,
-            workload.engine_version,
-            requantized=workload.requantized,
-        )
+        or compute_capability.refusal(spec, accelerator.compute_capability)
+        or kernels.refusal(spec, workload, accelerator)
         or first_chatglm_refusal(spec, "vLLM")
         or _setting(spec)
         or _encoder_decoder(spec, workload.engine_version)

@@ -87,3 +87,17 @@ def test_a_format_that_gpus_support_is_a_choice_of_gpus(ask):
 def test_a_second_replica_has_its_part_of_the_gpu(ask):
     answer = ask("can we add a second replica of qwen3 8b on our h100?").answer
     assert answer["understood_as"]["gpu_memory_utilization"] == 0.46
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 3 on 2x 4090",
+            "`tensor_parallel` 3 does not divide 32 heads; without it: Qwen/Qwen3-8B fits",
+        ),
+        ("lora of llama 3.1 8b on 2x A100, tp 3", "; without it: meta-llama/Llama-3.1-8B"),
+    ],
+)
+def test_what_is_refused_is_said_before_the_answer_without_it(ask, text, words):
+    assert words in ask(text).answer["summary"]

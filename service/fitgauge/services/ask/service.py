@@ -115,6 +115,10 @@ class AskService:
         except InvalidRequestError as error:
             if changes and (other := _instead(reading, request, error)) is not None:
                 result, remarks = await self._answered(*other, changes - 1)
+                summary = getattr(result, "summary", None)
+                if summary is not None:
+                    lead = _instead_in_words(error, request, other[1])
+                    result = structs.replace(result, summary=lead + summary)
                 return result, [_advice(error), *remarks]
             if (fewest := await self._fewest(reading)) is None:
                 raise
@@ -355,6 +359,17 @@ def _instead(
     changed = {name: value for name, value in fields.items() if hasattr(reading.understood, name)}
     read = reading._replace(understood=structs.replace(reading.understood, **changed))
     return read, structs.replace(request, **fields)
+
+
+def _instead_in_words(error: FitgaugeError, before: msgspec.Struct, after: msgspec.Struct) -> str:
+    """Return why a setting is left out of an answer, or which it has instead."""
+    new = (
+        f"{name} {value}"
+        for name in before.__struct_fields__
+        if (value := getattr(after, name)) not in (None, getattr(before, name))
+    )
+    with_new = f"with {words}" if (words := ", ".join(new)) else "without it"
+    return f"{error.detail.rstrip('.')}; {with_new}: "
 
 
 def _advice(error: FitgaugeError) -> str:

@@ -17,6 +17,7 @@ from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common import parsing
 from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.host_memory import lacks_host
 from fitgauge.services.common.kubernetes import node_size
 from fitgauge.services.common.long_questions import Checkpoint, LongQuestions
 from fitgauge.services.common.loop_turns import LoopTurns
@@ -35,6 +36,7 @@ from fitgauge.services.common.smaller_models import SmallerModels
 from fitgauge.services.common.smallest import change_to_fit, helps_here, host_suffices, is_here
 from fitgauge.services.common.token_prices import per_million
 from fitgauge.services.common.unsupported import IMPOSSIBLE
+from fitgauge.services.fit.less_offloaded import nothing_offloaded
 from fitgauge.services.fit.longer_models import LongerModels
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
 from fitgauge.services.fit.service import FitService
@@ -142,14 +144,17 @@ class ServingQuestions:
         recommender: "Recommender",
     ) -> None:
         """Suggest a smaller model of the family on these GPUs, and other GPUs for this one, where
-        the question has an answer on any."""
+        the question has an answer on any; with nothing offloaded where the machine holds less."""
+        lacks = lacks_host(answer.host_memory, request.host_memory_gib)
+        sent = nothing_offloaded(request) if lacks else {}
+        request = structs.replace(request, **sent)
 
         def others(checkpoint: Checkpoint) -> list[Suggestion]:
             smaller = self._serving.smaller_model(request, model, gpu, self._smaller, checkpoint)
             changes = [] if smaller is None else [smaller]
             with suppress(*IMPOSSIBLE):
                 changes += recommender.elsewhere(request, model, checkpoint)
-            return changes
+            return [structs.replace(one, request=sent | one.request) for one in changes]
 
         more = await self._long.run(others)
         here = answer.suggestions

@@ -81,3 +81,9 @@ def test_flags_without_their_program_are_read(ask):
     assert answer.expert_parallel == 2
     asked = ask("what --max-num-seqs is safe for qwen3 8b on an L4?").answer["summary"]
     assert "requests at once at most" in asked
+
+
+def test_what_a_command_keeps_in_host_memory_must_be_there(ask):
+    answer = ask("gpt-oss-120b on a 4090 with 32 GB RAM, --n-cpu-moe 36").answer
+    assert answer["verdict"] == "does_not_fit"
+    assert "the machine has 32 GiB" in answer["summary"]

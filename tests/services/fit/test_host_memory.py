@@ -6,7 +6,6 @@ import pytest
 
 from bundled_models import shared_questions
 from fitgauge.engine.quantity import GIB
-from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.host_memory import ROOM_GIB
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.smallest import first_step
@@ -36,11 +35,42 @@ def test_no_suggestion_needs_more_than_the_machine_holds(answered):
         assert any(hosts) == (size > least)
 
 
-def test_what_the_request_offloads_must_be_held():
-    with pytest.raises(InvalidRequestError) as refused:
-        served(cpu_offload_gib=45, host_memory_gib=32)
-    assert (refused.value.code, refused.value.field) == ("conflicting-fields", "host_memory_gib")
-    assert served(cpu_offload_gib=45, host_memory_gib=64).host_memory.total_bytes <= 64 * GIB
+@pytest.mark.parametrize(
+    ("offload", "nothing"),
+    [
+        ({"cpu_offload_gib": 45}, {"cpu_offload_gib": 0}),
+        ({"gpu": "H100 80GB", "kv_offload_gib": 64}, {"kv_offload_gib": 0}),
+        (
+            {"engine": "llama.cpp", "quantization": "q8_0", "n_gpu_layers": 10},
+            {"n_gpu_layers": 1000},
+        ),
+        (
+            {"model": "openai/gpt-oss-120b", "engine": "llama.cpp", "n_cpu_moe": 36},
+            {"n_cpu_moe": 0},
+        ),
+    ],
+)
+def test_what_the_machine_does_not_hold_does_not_fit(offload, nothing):
+    needed = served(**offload).host_memory.total_bytes / GIB
+    answer = served(**offload, host_memory_gib=needed / 2)
+    assert answer.verdict == "does_not_fit"
+    assert answer.launch is None
+    assert (answer.limits.max_context_length, answer.limits.min_gpu_count) == (0, None)
+    assert "does not fit" in answer.summary.partition(". ")[0]
+    assert f"the machine has {needed / 2:g} GiB" in answer.summary
+    assert answer.suggestions
+    for one in answer.suggestions:
+        assert one.request.items() >= nothing.items()
+        asked = offload | {"host_memory_gib": needed / 2} | one.request
+        assert served(**asked).verdict == one.verdict
+        assert one.host_memory is None or one.host_memory.total_bytes <= needed / 2 * GIB
+    assert served(**offload, host_memory_gib=needed + 1).verdict != "does_not_fit"
+
+
+def test_other_readings_of_a_gpu_do_not_help_a_small_machine():
+    answer = served(gpu="H100", kv_offload_gib=64, host_memory_gib=32)
+    assert "H100 NVL" in str(answer.read_as)
+    assert "it fits" not in answer.summary
 
 
 def test_room_is_left_for_the_system_and_the_engine():

@@ -104,8 +104,8 @@ def test_a_mounted_volume_is_shared_memory(check):
 def test_weights_in_host_memory_stay_within_the_limit(check):
     arguments = "Qwen/Qwen3-32B, --max-model-len, '8192', --cpu-offload-gb, '50'"
     (server,) = check(deployment(arguments, "nvidia.com/gpu: 1, memory: 16Gi")).servers
-    assert server.verdict is None
-    assert rules(server)[0] == "no-answer"
+    assert server.verdict == "does_not_fit"
+    assert rules(server)[0] == "does-not-fit"
     assert server.request["host_memory_gib"] == 16
 
 

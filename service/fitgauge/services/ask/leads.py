@@ -85,7 +85,7 @@ def to_fit(text: str, understood: Understood, answer: FitAnswer) -> Suggestion |
         asks = most_asked(text, understood, FitRequest)
         return step_here(answer.suggestions) if asks else None
     step = first_step(answer.suggestions, offers_host=True)
-    return step if step and (is_here(step) or "cpu_offload_gib" in step.request) else None
+    return step if step and (is_here(step) or step.request.get("cpu_offload_gib")) else None
 
 
 def to_fit_in_words(step: Suggestion, *, offered: bool) -> str:

@@ -1,8 +1,7 @@
 """Whether the machine's memory holds what is offloaded from its GPUs."""
 
 from fitgauge.engine.accelerator import USUAL_NODE
-from fitgauge.engine.quantity import GIB, gib
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.quantity import GIB
 from fitgauge.services.common.host_schemas import HostMemory
 
 _LARGEST_HOST_GIB = 4096
@@ -40,15 +39,3 @@ def lacks_host(host: HostMemory | None, host_memory_gib: float | None) -> bool:
     if host is None or host_memory_gib is None:
         return False
     return host.total_bytes > host_memory_gib * GIB
-
-
-def check_host(host: HostMemory | None, host_memory_gib: float | None) -> None:
-    """Raise InvalidRequestError where the request itself offloads more than the machine has."""
-    if host is not None and lacks_host(host, host_memory_gib):
-        raise InvalidRequestError(
-            f"What is offloaded needs {gib(host.total_bytes)} of host memory; `host_memory_gib` is"
-            f" {host_memory_gib:g}.",
-            hint="Offload less, or leave the amount out: suggestions then stay within this memory.",
-            field="host_memory_gib",
-            code="conflicting-fields",
-        )

@@ -97,6 +97,7 @@ def summary(
     limited_by: LimitedBy,
     outside: Bytes,
     host: HostMemory | None = None,
+    machine_gib: float | None = None,
     settings: str = "",
     at_once: int | None = None,
     with_host: str = "",
@@ -105,7 +106,8 @@ def summary(
     """Return a summary of a few sentences, with the memory that decides.
 
     model: its name. outside: what is held outside the engine's share of the GPU [bytes].
-    host: what is offloaded. settings: what was chosen, as it follows the GPUs.
+    host: what is offloaded. machine_gib: what the machine has.
+    settings: what was chosen, as it follows the GPUs.
     at_once: requests that the launch runs, where there is a limit.
     with_host: how it runs partly in the memory of the machine, where that is offered.
     changes: those that make it fit.
@@ -125,7 +127,7 @@ def summary(
     if share and limited_by == "device":
         rest = estimate.accelerator.usable.expected - estimate.budget.expected
         left = f"{gib(outside.expected)} outside that share, of {gib(rest)} left there,"
-    end = f" {host_in_words(host)}" if host else ""
+    end = f" {host_in_words(host, machine_gib)}" if host else ""
     if judged == "fits":
         longest = f"the longest context that fits is {_count(limits.max_context_length, 'token')}."
         holds = f"{longest[0].upper()}{longest[1:]}"
@@ -143,6 +145,8 @@ def summary(
             f" {left or deciding} decide.{f' To be sure, {change}.' if change else ''}{end}"
         )
     why, change = _obstacle(estimate, left), change_to_fit(changes, workload.gpus)
+    if host is not None and lacks_host(host, machine_gib):
+        why = "The machine's memory decides."
     head = f"{model} does not fit on {gpus}{settings}: "
     if with_host:
         head = f"{model} does not fit in the GPU's memory alone; {with_host}. On {gpus}{settings}: "

@@ -58,7 +58,7 @@ def host_suffices(suggestion: Suggestion) -> bool:
         return usual_host_holds(suggestion.host_memory)
     speed = suggestion.tokens_per_second_per_request
     return (
-        "cpu_offload_gib" in suggestion.request
+        bool(suggestion.request.get("cpu_offload_gib"))
         and speed is not None
         and speed.expected >= READING_SPEED
         and usual_host_holds(suggestion.host_memory)
@@ -124,7 +124,7 @@ def gpus_of(suggestion: Suggestion) -> int:
 
 def is_here(suggestion: Suggestion) -> bool:
     """Return whether a change takes neither more GPUs than were named nor the host's memory."""
-    return not _MORE & suggestion.request.keys()
+    return not any(suggestion.request.get(name) for name in _MORE)
 
 
 def roles(

@@ -24,6 +24,8 @@ def auto_limits(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
     """Return the limits of a question that the engine runs: the cache of the launch that was
     chosen, and the longest context and most requests for which there is a launch that fits. Under
     `settings: "defaults"` all are of the same launch."""
+    if checked.lacks_host:
+        return limits_with(checked, 0, 0)
     if checked.query.request.settings == "defaults":
         return limits_of(checked, estimator)
     if checked.choice is not None or _copies_cache(checked):

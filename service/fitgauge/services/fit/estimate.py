@@ -22,7 +22,7 @@ from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.services.common import parsing
-from fitgauge.services.common.host_memory import exceeds_host
+from fitgauge.services.common.host_memory import exceeds_host, lacks_host
 from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.reading_schemas import Verdict
 from fitgauge.services.common.schemas import FitRequest
@@ -198,8 +198,15 @@ class Estimator:
         """
         default = self._with_defaults(query)
         if query.request.settings == "defaults" or default.verdict == "fits" or default.refused:
-            return default
-        return self._search(default).search(settle=settle)
+            return self._within_machine(default)
+        return self._within_machine(self._search(default).search(settle=settle))
+
+    def _within_machine(self, checked: FitEstimate) -> FitEstimate:
+        """Return the same, without a chance where more is offloaded than the machine has."""
+        machine = checked.query.request.host_memory_gib
+        if machine is None or not lacks_host(self.host_memory(checked), machine):
+            return checked
+        return structs.replace(checked, probability=0.0, lacks_host=True)
 
     def fits(self, query: FitQuery) -> bool:
         """Return whether `check` finds a launch that fits: the ends of the ladders do wherever the

@@ -225,8 +225,8 @@ def _lacks_room_for_weights(checked: FitEstimate) -> bool:
 def fewest_gpus(checked: FitEstimate, estimator: Estimator) -> int | None:
     """Return the least number of GPUs, up to 64, that it fits on with nothing else changed: of 1,
     2, 4, ... 64 and the requested count first, then of those between; None for GPUs of several
-    kinds too."""
-    if checked.query.match.unlike:
+    kinds, and where the machine does not hold what is offloaded."""
+    if checked.query.match.unlike or checked.lacks_host:
         return None
     accelerator = checked.query.accelerator
     failed = 0

@@ -108,6 +108,9 @@ class FitEstimate(Struct, frozen=True):
     choice: "Choice | None" = None
     """What was changed from the engine's defaults; None where they were judged."""
 
+    lacks_host: bool = False
+    """Whether it offloads more than the machine has."""
+
     @property
     def verdict(self) -> Verdict:
         """The verdict of its chance."""
@@ -182,7 +185,7 @@ class FitEstimate(Struct, frozen=True):
         return tables(query.spec, self.prepared.sharded, self.workload, query.accelerator)
 
     @property
-    def lacks_host(self) -> UnsupportedError | None:
+    def lacks_host_of_tables(self) -> UnsupportedError | None:
         """Why the machine's memory does not hold such tables, None where it does or is not sent."""
         host = self.query.request.host_memory_gib
         size = self.workload.tensor_parallel * sum(self.host_tables) if host is not None else 0
@@ -207,7 +210,7 @@ class FitEstimate(Struct, frozen=True):
             refusal(self.workload, scheme, accelerator, query.spec)
             for accelerator in dict.fromkeys(query.gpus or (query.accelerator,))
         )
-        impossible = self.too_long or self.lacks_host or self.over_slices
+        impossible = self.too_long or self.lacks_host_of_tables or self.over_slices
         return impossible or next(filter(None, refusals), None)
 
     @property

@@ -17,7 +17,6 @@ from fitgauge.services.common import parsing, responses
 from fitgauge.services.common.assumptions import default_of, model_notes
 from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.fit_schemas import FitAnswer, Limits
-from fitgauge.services.common.host_memory import check_host
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.common.ranks import rank_answers
@@ -34,6 +33,7 @@ from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.launch_answer import launch_of, nodes_assumed
+from fitgauge.services.fit.less_offloaded import less_offloaded
 from fitgauge.services.fit.limits import cache_tokens_of, fewest_gpus, is_queued, requests_at_once
 from fitgauge.services.fit.manifests import with_manifests
 from fitgauge.services.fit.needs import needs_answer
@@ -194,11 +194,14 @@ class FitService:
         answer.verdict = checked.verdict
         answer.fit_probability = round(checked.probability, 4)
         answer.host_memory = self._estimator.host_memory(checked)
-        check_host(answer.host_memory, checked.query.request.host_memory_gib)
         answer.speed = speed_answer(checked)
         asked_format = parsing.quantization(checked.query.original.quantization)
         repositories = siblings if asked_format is None else ()
-        answer.suggestions = suggestions(checked, limits, fewest, self._estimator, repositories)
+        answer.suggestions = (
+            less_offloaded(checked, self._estimator, repositories)
+            if checked.lacks_host
+            else suggestions(checked, limits, fewest, self._estimator, repositories)
+        )
         unsaid_format, half = _unsaid_format(checked.query), half_of(workload)
         answer.summary = responses.summary(
             answer.model.id
@@ -213,6 +216,7 @@ class FitService:
             limited_by=checked.limited_by,
             outside=checked.outside,
             host=answer.host_memory,
+            machine_gib=checked.query.request.host_memory_gib,
             settings=clause(checked) + targets_in_words(answer.speed) + conditions(checked),
             at_once=requests_at_once(checked),
             with_host=with_host_in_words(checked.query.request, answer.suggestions),
@@ -244,6 +248,8 @@ class FitService:
         query = checked.query
 
         def judge(accelerator: Accelerator) -> Verdict | None:
+            if checked.lacks_host:
+                return "does_not_fit"
             other = structs.replace(query.match, accelerator=accelerator)
             return self._estimator.verdict(structs.replace(query, match=other))
 

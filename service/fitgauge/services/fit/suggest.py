@@ -19,7 +19,7 @@ from fitgauge.services.common.display_memory import drives_screens
 from fitgauge.services.common.kubernetes import node_size, nodes
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import FitRequest, Suggestion
-from fitgauge.services.common.smallest import first_step, host_suffices
+from fitgauge.services.common.smallest import first_step, host_suffices, is_here
 from fitgauge.services.fit.candidates import (
     Candidate,
     Fields,
@@ -79,7 +79,7 @@ class SuggestionSearch:
 
     def _consider(self, candidate: Candidate) -> None:
         change, fields = candidate
-        if "cpu_offload_gib" in fields and not self._from_host:
+        if fields.get("cpu_offload_gib") and not self._from_host:
             return
         if sum(one.verdict == "fits" for one in self.results) == MOST_SUGGESTIONS or any(
             redundant(fields, one) for one in self.results
@@ -117,13 +117,13 @@ def suggestion_of(
 ) -> Suggestion:
     """Return a change as a suggestion: what was estimated, and how to start it."""
     host, each = estimator.host_memory(again), None
-    if host is not None and "cpu_offload_gib" in fields:
+    if host is not None and fields.get("cpu_offload_gib"):
         change = change.replace(f"{fields['cpu_offload_gib']} GiB", gib(host.per_gpu_bytes))
     if host is not None and host.total_bytes > host.per_gpu_bytes:
         change += f" ({gib(host.total_bytes)} of host memory in all)"
     elif host is not None:
         change = change.replace(" per GPU", "")
-    if "cpu_offload_gib" in fields:
+    if fields.get("cpu_offload_gib"):
         speed = speed_answer(again)
         each = speed.tokens_per_second_per_request if speed else None
         concurrency = again.workload.requests_per_replica
@@ -217,7 +217,7 @@ def in_order(
 
     def place(suggestion: Suggestion) -> tuple[bool, int, float]:
         change = suggestion.request
-        if "cpu_offload_gib" in change:
+        if change.get("cpu_offload_gib"):
             early = offers_host or suggestion is fast
             return suggestion.verdict != "fits", 1 if early else 3, -_speed(suggestion)
         if id(suggestion) in elsewhere:
@@ -249,7 +249,7 @@ def with_host_in_words(request: FitRequest, results: Sequence[Suggestion]) -> st
     to 26)', where host memory is offered and the first step is to use it; else nothing."""
     offers_host = request.host_memory_gib is not None
     step = first_step(results, offers_host=offers_host)
-    if not offers_host or step is None or "cpu_offload_gib" not in step.request:
+    if not offers_host or step is None or not step.request.get("cpu_offload_gib"):
         return ""
     host = step.host_memory.total_bytes if step.host_memory else 0
     engine, form = step.request.get("engine"), step.request.get("quantization")
@@ -266,8 +266,10 @@ def with_host_in_words(request: FitRequest, results: Sequence[Suggestion]) -> st
 def _any_on_this_gpu(results: Sequence[Suggestion], *, all_asked: bool = False) -> bool:
     """Return whether a change fits that takes neither more GPUs nor the host's memory. all_asked:
     and serves all that is asked."""
-    others = {"cpu_offload_gib", "gpu_count", *(_LOADS if all_asked else ())}
-    return any(one.verdict == "fits" and not others & one.request.keys() for one in results)
+    return any(
+        one.verdict == "fits" and is_here(one) and not (all_asked and _LOADS & one.request.keys())
+        for one in results
+    )
 
 
 def _sold_together(accelerator: Accelerator, count: int) -> int:

@@ -224,6 +224,14 @@ def test_a_task_of_nomad_may_hold_its_device_to_a_model(check):
     assert (server.gpu, server.gpu_count) == ("L40S", 2)
 
 
+def test_a_command_of_ollama_is_read_with_the_variables_before_it(check):
+    text = "OLLAMA_CONTEXT_LENGTH=32768 OLLAMA_NUM_PARALLEL=2 ollama run qwen3:8b"
+    (server,) = check(text, gpu="RTX 4090").servers
+    request = server.request
+    assert (request["model"], request["engine"]) == ("qwen3:8b", "ollama")
+    assert (request["context_length"], request["concurrency"]) == (32768, 2)
+
+
 def test_a_modelfile_runs_its_base_with_its_context(check):
     text = "# chat\nFROM qwen3:14b\nPARAMETER num_ctx 16384\nPARAMETER num_gpu 30\n"
     (server,) = check(text, gpu="RTX 4090").servers

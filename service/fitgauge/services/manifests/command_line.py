@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.registry import ENGINES
@@ -86,7 +86,10 @@ def server_command(container: Container) -> ServerCommand | None:
             for program in row.container_start.programs if row.container_start else ():
                 end = _program_end(command, program)
                 if end is not None:
-                    return _read(row, command[end:], container, command[end - 1].line)
+                    own = filter(None, map(_ASSIGNED.fullmatch, command[:end]))
+                    named = {one["name"]: text_of(one["value"], 1) for one in own}
+                    started = structs.replace(container, environment=container.environment | named)
+                    return _read(row, command[end:], started, command[end - 1].line)
     if container.command is not None or container.image is None:
         return None
     for row in ENGINES.values():

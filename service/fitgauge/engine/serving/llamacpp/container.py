@@ -67,7 +67,7 @@ CONTAINER = ContainerStart(
 
 OLLAMA = ContainerStart(
     images=("ollama/ollama",),
-    programs=(("ollama", "serve"),),
+    programs=(("ollama", "serve"), ("ollama", "run")),
     variables={
         "OLLAMA_CONTEXT_LENGTH": "OLLAMA_CONTEXT_LENGTH:{}",
         "OLLAMA_NUM_PARALLEL": "OLLAMA_NUM_PARALLEL:{}",

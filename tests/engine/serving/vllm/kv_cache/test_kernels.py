@@ -85,3 +85,13 @@ def test_nvfp4_is_read_on_nvidia_alone(gpu):
     accelerator = bundled().find(gpu).accelerator
     why = refusal(spec_of("Qwen/Qwen3-8B"), workload_of(kv_cache_dtype="nvfp4"), accelerator)
     assert "nvfp4 on NVIDIA GPUs alone" in why.reason
+
+
+@pytest.mark.parametrize(
+    ("model", "is_refused"),
+    [("Qwen/Qwen3-8B-FP8", True), ("Qwen/Qwen3-8B-AWQ", False), ("Qwen/Qwen3-8B", False)],
+)
+def test_a_checkpoint_in_fp8_has_no_e5m2_cache(model, is_refused):
+    gpu = bundled().find("RTX 4090").accelerator
+    why = refusal(spec_of(model), workload_of(kv_cache_dtype="fp8_e5m2"), gpu)
+    assert (why is not None) == is_refused

@@ -4,6 +4,8 @@ Sources: vllm 0.33 platforms/cuda.py (_get_backend_priorities, get_valid_backend
 supports_* methods of v1/attention/backends. Held to vLLM's own choice by format, head size and
 compute capability (tests/engine/serving/vllm/data/attention_kernels.jsonl)."""
 
+from collections.abc import Mapping
+
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
 from fitgauge.engine.model.spec import ModelSpec
@@ -40,6 +42,8 @@ def refusal(
     compute_capability = accelerator.compute_capability
     cache = resolved_format(spec, requested, compute_capability, requantized=workload.requantized)
     why = _latent(spec, cache)
+    if cache == "fp8_e5m2" and not workload.requantized and _scales_cache(spec.quantization):
+        why = "vLLM has no fp8_e5m2 cache for a checkpoint in FP8."
     if cache == "nvfp4" and accelerator.vendor not in ("NVIDIA", "custom"):
         why = "vLLM reads a cache in nvfp4 on NVIDIA GPUs alone."
     if not why and compute_capability is not None:
@@ -50,6 +54,15 @@ def refusal(
     before_ada = compute_capability is not None and compute_capability < _FP8_IN_TRITON
     instead = ("bf16",) if before_ada else ("bf16", "fp8")
     return UnsupportedError("kv_cache_dtype", why, ({"kv_cache_dtype": instead},))
+
+
+def _scales_cache(quantization: Mapping[str, object] | None) -> bool:
+    """Return whether vLLM reads scales of the cache from a checkpoint so quantized, which it does
+    for fp8_e4m3 alone. Source: layers/attention/attention.py (_init_kv_cache_quant)."""
+    method = str((quantization or {}).get("quant_method"))
+    if method == "compressed-tensors":
+        return bool((quantization or {}).get("kv_cache_scheme"))
+    return method == "fp8" or method.startswith("modelopt")
 
 
 def _latent(spec: ModelSpec, cache: str) -> str:

@@ -39,9 +39,10 @@ from fitgauge.services.fit.manifests import with_manifests
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
+from fitgauge.services.fit.refused import instead_of_refused
 from fitgauge.services.fit.smaller_models import smaller_model
 from fitgauge.services.fit.speed import half_of, in_words, speed_answer, targets_in_words
-from fitgauge.services.fit.suggest import suggest, suggestions, with_host_in_words
+from fitgauge.services.fit.suggest import suggestions, with_host_in_words
 from fitgauge.services.fit.texts import text_answer
 from fitgauge.services.fit.warnings import notes
 
@@ -172,7 +173,7 @@ class FitService:
             read_as=list(size_readings(query.original.model, query.model)),
         )
         if refused:
-            answer.suggestions = suggest(checked, self._estimator, siblings)
+            answer.suggestions = instead_of_refused(checked, self._estimator, siblings)
             why = self._why_refused(refused, query, answer.suggestions)
             answer.summary = f"{query.model.id} is unsupported on {gpus}: {why}"
             return answer

@@ -2,18 +2,14 @@
 Every candidate is re-estimated before it is returned."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from math import inf
 
-from msgspec import structs
-
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.platforms import engines_for, maker
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing
 from fitgauge.services.common.display_memory import drives_screens
 from fitgauge.services.common.kubernetes import node_size, nodes
@@ -24,7 +20,6 @@ from fitgauge.services.fit.candidates import (
     Candidate,
     Fields,
     Sent,
-    alternatives,
     candidates,
     combine,
     combined_with,
@@ -37,7 +32,7 @@ from fitgauge.services.fit.candidates import (
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.host_speed import rate_in_words
 from fitgauge.services.fit.launch_answer import launch_of
-from fitgauge.services.fit.limits import deployable, fewest_gpus, limits_of, sure_limits
+from fitgauge.services.fit.limits import deployable, sure_limits
 from fitgauge.services.fit.memory_candidates import lower_share, other_pool
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
@@ -190,7 +185,7 @@ def suggestions(
         and not request.engine_version
         and not request.quantization
     ):
-        smaller = _running(smaller_elsewhere(engines_for(query.accelerator)), query, estimator)
+        smaller = running(smaller_elsewhere(engines_for(query.accelerator)), query, estimator)
         elsewhere = list(islice((one for one in smaller if one.verdict == "fits"), _FEW_ELSEWHERE))
         if not elsewhere and request.engine is None and drives_screens(query.accelerator):
             elsewhere = [one for one in _from_file(query, estimator) if host_suffices(one)]
@@ -305,75 +300,7 @@ def _from_file(query: FitQuery, estimator: Estimator) -> Sequence[Suggestion]:
     return ()
 
 
-def suggest(
-    checked: FitEstimate, estimator: Estimator, siblings: Sequence[QuantizedRepo]
-) -> list[Suggestion]:
-    """Return what runs on this GPU where what was requested does not: a context that the model
-    reads, or another format or engine."""
-    query = checked.query
-    if checked.too_long:
-        return _shorter(checked, checked.too_long, estimator, siblings)
-    changes: Iterable[tuple[str, Mapping[str, Sent]]] = alternatives(query.request, query.spec)
-    if checked.over_slices:
-        changes = [("run a copy on each slice", {"gpu_count": 1})]
-    results = list(_running(changes, query, estimator))
-    if not results:
-        results = list(
-            _running(smaller_elsewhere(engines_for(query.accelerator)), query, estimator)
-        )
-    return results[:MOST_SUGGESTIONS]
-
-
-_TO_READ = {
-    "engine": "use {}, which stretches the model's positions by YaRN",
-    "rope_scaling_factor": "stretch the model's positions by YaRN, factor {}",
-    "context_length": "lower context_length to {:,} tokens",
-}
-"""What to do about a context that is too long, by the field of the request."""
-
-
-def _shorter(
-    checked: FitEstimate,
-    too_long: UnsupportedError,
-    estimator: Estimator,
-    siblings: Sequence[QuantizedRepo],
-) -> list[Suggestion]:
-    """Return models alike that read the context, how this one does, and the longest that it reads;
-    with one more change where they need it."""
-    query = checked.query
-    engines = engines_for(query.accelerator)
-    tried: list[tuple[str, Fields, Model | None]] = [
-        (
-            f"use {one.text}, which reads {one.model.spec.max_context_length:,} tokens",
-            {"model": one.text},
-            one.model,
-        )
-        for one in siblings
-    ]
-    for name, values in chain.from_iterable(one.items() for one in too_long.alternatives):
-        value = next((one for one in values if name != "engine" or one in engines), None)
-        if value is not None:
-            tried.append((_TO_READ[name].format(value), {name: value}, None))
-    results: list[Suggestion] = []
-    for change, fields, model in tried:
-        again = estimator.possible(estimator.change(query, fields, model=model))
-        if again is None or again.refused is not None:
-            continue
-        sent = to_send(fields, query, again)
-        if again.verdict != "does_not_fit":
-            results.append(suggestion_of(change, sent, again, estimator))
-            continue
-        fewest = fewest_gpus(again, estimator)
-        more = suggestions(again, limits_of(again, estimator), fewest, estimator, ())
-        results += [
-            structs.replace(one, change=f"{change}, and {one.change}", request=sent | one.request)
-            for one in more[:2]
-            if not one.request.keys() & sent.keys()
-        ]
-    return results[:MOST_SUGGESTIONS]
-
-
-def _running(
+def running(
     changes: Iterable[tuple[str, Mapping[str, Sent]]], query: FitQuery, estimator: Estimator
 ) -> Iterator[Suggestion]:
     """Yield those of `changes` that run on the GPU and are not sure to exceed it."""

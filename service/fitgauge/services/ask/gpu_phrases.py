@@ -9,6 +9,7 @@ import msgspec
 from lark import Token as Terminal
 
 from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
 
@@ -55,54 +56,67 @@ def gpu_facts(parts: list[Any]) -> Iterator[Fact]:
         yield from _group(group)
 
 
+class _Group:
+    """The parts of a phrase about one GPU, read one by one."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Any] = {}
+        self._before = self._counted = ""
+
+    def add_memory(self, kind: str, amount: float) -> None:
+        """Read memory, which is that of the machine but behind "GPU": "GPU 16GB RAM"."""
+        is_ram = kind == "ram" and (self._before != "GPUS" or "memory" in self._fields)
+        if is_ram:
+            self._fields["ram"] = amount
+            if self._before == "NUM":
+                self._fields.pop("count", None)  # "Ryzen 5600 RAM: 16GB"
+        elif kind in ("memory", "ram"):
+            self._fields.setdefault("memory", amount)
+        self._before = "memory"
+
+    def add(self, kind: str, token: Token) -> None:
+        """Read a count, a name or a word of GPUs."""
+        fields, value = self._fields, token.value
+        if kind in ("COUNT", "NUM"):
+            self._counted = kind
+            number = int(value) * fields.get("count", 1)  # type: ignore[call-overload]
+            fields["count"] = min(number, _MOST_GPUS + 1)
+        elif kind == "MACHINES" and isinstance(value, int):
+            fields["machines"] = value
+        elif kind == "MACHINES" and (self._before, self._counted) == ("GPU", "NUM"):
+            if token.text.lower().endswith("s") and "count" in fields:
+                fields["machines"] = fields.pop("count")  # "2 H200 nodes" have all of their GPUs
+        elif kind == "GPU":
+            fields["name"] = str(value)
+        elif kind in ("GPUS", "MAC"):
+            is_mac = token.text.lower() == "unified memory" and "name" not in fields
+            fields["mac"] = fields.get("mac", False) or kind == "MAC" or is_mac
+            fields["named"] = fields.get("named", False) or kind == "GPUS"
+        self._before = kind
+
+    def hardware(self, *, servers: bool) -> Hardware | None:
+        """Return what they say; None for nothing. servers: whether machines are named, which have
+        any number of GPUs where only they are counted."""
+        if self._fields.get("count", 0) > _MOST_GPUS:
+            del self._fields["count"]
+        one = Hardware(**self._fields)
+        is_one = {one.memory, one.name, one.ram, one.machines} != {None}
+        return one if is_one or (one.count is not None and (one.named or not servers)) else None
+
+
 def _group(parts: list[Any]) -> Iterator[Fact]:
-    count = machines = memory = ram = name = None
-    named = mac = False
-    before = counted = ""
+    group = _Group()
     for part in parts:
-        if isinstance(part, tuple) and not isinstance(part, Terminal):
-            kind, amount, _ = part
-            if kind == "memory" and memory is None:
-                memory = amount
-            elif kind == "ram" and before == "GPUS" and memory is None:
-                memory = amount  # "GPU 16GB RAM"
-            elif kind == "ram":
-                ram = amount
-                count = None if before == "NUM" else count  # "Ryzen 5600 RAM: 16GB"
-            before = "memory"
-            continue
-        token = part.value
-        if part.type in ("COUNT", "NUM"):
-            counted = part.type
-            count = min(int(token.value) * (count or 1), _MOST_GPUS + 1)
-        elif part.type == "MACHINES":
-            if isinstance(token.value, int):
-                machines = token.value
-            elif before == "GPU" and counted == "NUM" and token.text.lower().endswith("s"):
-                machines, count = count, None  # "2 H200 nodes" have all of their GPUs
-        elif part.type == "GPU":
-            name = str(token.value)
-        elif part.type == "GPUS":
-            named = True
-            mac = mac or (token.text.lower() == "unified memory" and name is None)
-        elif part.type == "MAC":
-            mac = True
-        before = part.type
-    if count is not None and count > _MOST_GPUS:
-        count = None
-    tokens = [part[2] if _kind(part) == "memory" else part.value for part in parts]
-    servers = any(part.type == "MACHINES" for part in parts if isinstance(part, Terminal))
-    if servers and not (name or memory or ram or named or machines):
-        return  # "two servers" have any number of GPUs
-    if {count, memory, name, ram, machines} == {None}:
+        if _kind(part) == "memory":
+            group.add_memory(*part[:2])
+        else:
+            group.add(part.type, part.value)
+    servers = any(_kind(part) == "MACHINES" for part in parts)
+    if (one := group.hardware(servers=servers)) is None:
         return
-    yield Fact(
-        "hardware",
-        Hardware(name, count, memory, ram, named, mac, machines),
-        min(token.start for token in tokens),
-        max(token.end for token in tokens),
-        tokens[0].sentence,
-    )
+    tokens = [part[2] if _kind(part) == "memory" else part.value for part in parts]
+    start, end = min(token.start for token in tokens), max(token.end for token in tokens)
+    yield Fact("hardware", one, start, end, tokens[0].sentence)
 
 
 def _kind(part: Any) -> str:  # noqa: ANN401 - a terminal or a memory

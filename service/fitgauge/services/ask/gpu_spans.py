@@ -25,6 +25,12 @@ _TPU = re.compile(r"tpu|\bv\d(?:e|p|litepod)\b", re.IGNORECASE)
 """Cloud names of TPUs end in how many chips or cores a slice has."""
 
 
+_MOST_PIECES = 12
+"""Words and signs of a name."""
+_MOST_ENDS = 6
+"""Names that are looked up from one word on."""
+
+
 def read_instance(scan: Scan, index: int) -> int | None:
     """Read the name of a cloud's machine: p5.48xlarge, a2-highgpu-8g, Standard_ND96isr_H100_v5."""
     piece = scan.pieces[index]
@@ -43,61 +49,67 @@ def read_instance(scan: Scan, index: int) -> int | None:
 
 def read_gpu(scan: Scan, index: int) -> int | None:
     """Read the name of a GPU that begins here."""
-    first = scan.pieces[index]
-    if not scan.gpus_left:
+    low = scan.pieces[index].low
+    if not scan.gpus_left or (low.isdigit() and not scan.gpus.anchors(low)):
         return None
-    if first.low.isdigit() and not scan.gpus.anchors(first.low):
+    if not is_gpu_word(scan, low) and _letters_and_digits(scan, index) is None:
         return None
-    joined = _letters_and_digits(scan, index)
-    if not is_gpu_word(scan, first.low) and joined is None:
-        return None
-    last, anchored, before = index, False, ""
-    ends: list[int] = []
-    place = index
-    while place < len(scan.pieces) and place < index + 12:
-        piece = scan.pieces[place]
-        plus = piece.low == "+" and piece.glued and before.isalpha()  # "Ryzen AI Max+ 395"
-        if piece.kind == "sign" and (piece.low in DASHES or plus):
-            place += 1
-            continue
-        if (joined := _letters_and_digits(scan, place)) is not None:
-            anchored, last, before = True, joined, ""
-            ends.append(joined)
-            place = joined + 1
-            continue
-        is_max_q = (before, piece.low) == ("max", "q")
-        if piece.kind != "word" or not (is_max_q or is_gpu_word(scan, piece.low)):
-            break
-        anchored |= scan.gpus.anchors(piece.low, before)
-        before = piece.low
-        if anchored:
-            ends.append(place)
-        last = place
-        place += 1
-    if not anchored:
-        text = scan.text[first.start : scan.pieces[last].end]
-        has_number = last > index + 1 and any(map(str.isdigit, text))
-        if (has_number or text.lower() in _DESKTOPS) and scan.gpus.find(text):
-            return scan.emit("GPU", text, index, last)
-        if _is_mac(scan, index, last):
-            size = re.match(r"(\d{1,4})\s?gi?b", text, re.IGNORECASE)
-            if size is not None:
-                scan.emit("SIZE", float(size[1]), index, index)
-                index += 1
-            return scan.emit("MAC", None, min(index, last), last)
-        if first.low not in VENDORS:
-            return None
-        after = scan.peek(index + 1)
-        is_cpu = after is not None and _CPU.fullmatch(after.low) is not None
-        return scan.emit("RAM" if is_cpu else "GPUS", None, index, index)
-    for end in reversed(ends[:6]):
-        text = scan.text[first.start : scan.pieces[end].end]
+    last, ends = _words_of_gpu(scan, index)
+    if not ends:
+        return _read_unanchored(scan, index, last)
+    for end in reversed(ends[:_MOST_ENDS]):
         if not scan.gpus_left:
             return None
         scan.gpus_left -= 1
+        text = scan.text[scan.pieces[index].start : scan.pieces[end].end]
         if scan.gpus.find(text):
             return _emit(scan, text, index, end)
     return None
+
+
+def _words_of_gpu(scan: Scan, index: int) -> tuple[int, list[int]]:
+    """Return the last of the words from here that may be of one GPU's name, and the places where a
+    name with a number of GPUs may end."""
+    last, before, place = index, "", index
+    ends: list[int] = []
+    while place < min(len(scan.pieces), index + _MOST_PIECES):
+        piece = scan.pieces[place]
+        joined = _letters_and_digits(scan, place)
+        plus = piece.low == "+" and piece.glued and before.isalpha()  # "Ryzen AI Max+ 395"
+        if joined is not None:
+            last, before = joined, ""
+            ends.append(joined)
+            place = joined
+        elif piece.kind == "word" and (
+            is_gpu_word(scan, piece.low) or (before, piece.low) == ("max", "q")
+        ):
+            if ends or scan.gpus.anchors(piece.low, before):
+                ends.append(place)
+            last, before = place, piece.low
+        elif not (piece.kind == "sign" and (piece.low in DASHES or plus)):
+            break
+        place += 1
+    return last, ends
+
+
+def _read_unanchored(scan: Scan, index: int, last: int) -> int | None:
+    """Read words of GPUs of which none alone tells one: a Mac, a machine, a vendor."""
+    first = scan.pieces[index]
+    text = scan.text[first.start : scan.pieces[last].end]
+    has_number = last > index + 1 and any(map(str.isdigit, text))
+    if (has_number or text.lower() in _DESKTOPS) and scan.gpus.find(text):
+        return scan.emit("GPU", text, index, last)
+    if _is_mac(scan, index, last):
+        size = re.match(r"(\d{1,4})\s?gi?b", text, re.IGNORECASE)
+        if size is not None:
+            scan.emit("SIZE", float(size[1]), index, index)
+            index += 1
+        return scan.emit("MAC", None, min(index, last), last)
+    if first.low not in VENDORS:
+        return None
+    after = scan.peek(index + 1)
+    is_cpu = after is not None and _CPU.fullmatch(after.low) is not None
+    return scan.emit("RAM" if is_cpu else "GPUS", None, index, index)
 
 
 def _emit(scan: Scan, text: str, first: int, last: int) -> int:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from fitgauge.catalog.name_parts import DESCRIPTIVE, KINDS
 from fitgauge.services.ask.formats import FORMAT, read_formats_within
@@ -19,6 +20,8 @@ _COUNTED = frozenset({
 })  # fmt: skip
 """What follows a number that is no version."""
 _LIKENESS = frozenset({"style", "like", "class", "sized", "size", "type"})
+_MOST_PIECES = 24
+"""Words and signs of a name."""
 _EXPERTS = re.compile(r"\s?[*x]\s?(\d+)\b", re.IGNORECASE)
 _BARE_VERSION = re.compile(r"\d(?:\.\d{1,2})?")
 
@@ -44,38 +47,17 @@ def read_model(scan: Scan, index: int) -> int | None:
     ):
         return None
     start = _Start(scan, index)
-    named, last = start.named or whole is not None, max(start.last, whole or 0)
-    sized, sized_by_dash = False, False
-    place, ends = last + 1, list[int]()
-    while place < len(scan.pieces) and place < index + 24:
-        piece = scan.pieces[place]
-        if piece.kind == "sign" and piece.low in "-_:." and piece.glued:
-            place += 1
-            continue
-        glued = piece.glued
-        if piece.kind != "word" or not (glued or _goes_on(scan, place, named)):
-            break
-        word = piece.low
-        if not glued and FORMAT.fullmatch(word):
-            break
-        if glued and word in _LIKENESS:
-            return None  # "a 350M llama-style model"
-        named |= scan.models.family_in(word) is not None and (glued or named)
-        if is_size(word):
-            sized = True
-            sized_by_dash |= glued
-        if not glued:
-            ends.append(last)
-        last = place
-        place += 1
-    last = _without_prose(scan, index, last, ends)
-    is_complete = sized or start.titled or whole is not None
-    family = named and (is_complete or first.low not in DESCRIPTIVE)
-    if first.low.rstrip("s") in KINDS and not sized and whole is None:
+    words = _words_of_model(scan, index, max(start.last, whole or 0), start.named or bool(whole))
+    if words is None:
+        return None
+    last = _without_prose(scan, index, words.last, words.ends)
+    is_complete = words.sized or start.titled or whole is not None
+    family = words.named and (is_complete or first.low not in DESCRIPTIVE)
+    if first.low.rstrip("s") in KINDS and not words.sized and whole is None:
         return None  # "embeddings v3" of a name that is unknown
     if first.low in UNBUNDLED and not is_complete:
         return None
-    if not family and not (sized_by_dash and len(first.low) > 1):
+    if not family and not (words.sized_by_dash and len(first.low) > 1):
         return None
     scan.models_left -= 1
     if (mixture := _mixture(scan, index, last)) is not None:
@@ -84,6 +66,45 @@ def read_model(scan: Scan, index: int) -> int | None:
     scan.emit("FAMILY" if alone else "MODEL", _spelled(scan, index, last), index, last)
     read_formats_within(scan, index, last)
     return last + 1
+
+
+class _Words(NamedTuple):
+    """The words of a name of a model."""
+
+    last: int
+    """Index of the last one."""
+    ends: list[int]
+    """What stands before each word behind a space."""
+    named: bool
+    """Whether one of them is a family."""
+    sized: bool
+    """Whether one is a size."""
+    sized_by_dash: bool
+    """Whether a size follows a dash."""
+
+
+def _words_of_model(scan: Scan, index: int, last: int, named: bool) -> _Words | None:
+    """Return the words of the name that begins at an index and goes on behind its first ones; None
+    for the likeness of a model. last: of the first ones; named: whether they name a family."""
+    sized, sized_by_dash, ends = False, False, list[int]()
+    for place in range(last + 1, min(len(scan.pieces), index + _MOST_PIECES)):
+        piece = scan.pieces[place]
+        glued, word = piece.glued, piece.low
+        if piece.kind == "sign" and word in "-_:." and glued:
+            continue
+        if piece.kind != "word" or not (glued or _goes_on(scan, place, named)):
+            break
+        if not glued and FORMAT.fullmatch(word):
+            break
+        if glued and word in _LIKENESS:
+            return None  # "a 350M llama-style model"
+        named |= scan.models.family_in(word) is not None and (glued or named)
+        sized |= is_size(word)
+        sized_by_dash |= is_size(word) and glued
+        if not glued:
+            ends.append(last)
+        last = place
+    return _Words(last, ends, named, sized, sized_by_dash)
 
 
 def _without_prose(scan: Scan, first: int, last: int, ends: Sequence[int]) -> int:

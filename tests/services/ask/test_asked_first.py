@@ -589,3 +589,13 @@ def test_why_no_cell_of_a_table_runs_is_said(ask):
 def test_two_models_on_one_gpu_are_added_up(ask):
     text = "I want to host two models on one A100: Qwen3-8B and bge-reranker-v2-m3. OK?"
     assert ask(text).answer["summary"].startswith("At once they fit on 1 x A100")
+
+
+def test_what_is_left_out_of_a_question_that_nothing_answers_is_said_first(ask):
+    answer = ask("what do I need for 2000 tok/s per user on qwen3 32b?").answer
+    assert answer["summary"].startswith("No option for Qwen/Qwen3-32B satisfies ")
+
+
+def test_a_speed_that_nothing_tells_is_said_not_to_be_estimated(ask):
+    answer = ask("how fast is gpt-oss-120b on an M3 Max 96GB with mlx?").answer
+    assert answer["summary"].startswith("How fast it is there is not estimated. ")

@@ -25,6 +25,7 @@ def test_what_is_left_out_is_said_first(ask, text, unread):
     ("text", "unread"),
     [
         ("Qwen3 8B in FP8 on an H100 at 262000?", ["on an H100 at 262000"]),
+        ("Will 2x24GB beat 1x48GB for llama 3.3 70b q4?", ["2x24GB beat 1x48GB for llama 3.3"]),
         ("One L40S. Qwen3-8B for chat and bge-reranker-v2-m3. OK?", ["bge-reranker-v2-m3"]),
         ("qwen3 32b fp8 on an L40S with --frobnicate-cache 5", ["--frobnicate-cache 5"]),
         ("llama 8b on an L4, 900 users a day, works?", ["900 users a day"]),

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from fitgauge.engine.quantity import GB
 from fitgauge.services.ask import meant
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.gpu_phrases import Hardware
@@ -49,7 +50,7 @@ _NAMES = ("engine", "trainer", "framework", "method", "format")
 _PRINTED = re.compile(
     r"\|\s?[^|\n]*$|\bGPU \d?$|[\d.]\s?[x*×=<>]\s?$|[<>]=?\s?$"
     r"|\b(?:claude|gpt|gemini|ryzen|core|loss|to gpu|on device|capacity of|of which|allocate"
-    r"|compute capability|attempting to)\b[^.,;]{0,16}$",
+    r"|compute capability|attempting to|ddr\d)\b[^.,;]{0,16}$",
     re.IGNORECASE,
 )
 """What stands before a number that a driver or a program prints, arithmetic or a name has."""
@@ -69,6 +70,8 @@ _MOST = 10
 _THOUSANDS = (1.0, 1000 / 1024, (1000 / 1024) ** 2)
 """By what the number of a fact differs from that of a field: its thousands are of two or ten."""
 _TOLERANCE = 0.001
+_ROUNDED = 0.06
+"""How far memory may be from what a GPU is sold with: "12G" of 11."""
 
 
 def unread(
@@ -112,10 +115,10 @@ class _Account:
             for name, value in _leaves(msgspec.to_builtins(one))
         ]
         understood = [value for _, value in _leaves(msgspec.to_builtins(reading.understood))]
-        strings = [value for _, value in self._sent] + understood
+        sent = [value for _, value in self._sent] + [reading.model_text]
         self._notes = [one.lower() for one in notes]
-        self._strings = [one.lower() for one in strings if isinstance(one, str)]
-        self._strings += [reading.model_text.lower()] if reading.model_text else []
+        self._names = [one.lower() for one in sent if isinstance(one, str)]
+        self._strings = [*self._names, *(one.lower() for one in understood if isinstance(one, str))]
 
     def left(self) -> Iterator[str]:
         """Yield the words of each fact that nothing holds, in the order of the text."""
@@ -161,7 +164,8 @@ class _Account:
         if fact.kind in _NAMES:
             return self._is_name_lost(fact)
         if fact.kind == "hardware":
-            return fact.start >= self._contrast and self._is_count_lost(fact.value)
+            is_lost = self._is_count_lost(fact.value) or self._is_memory_lost(fact.value)
+            return is_lost and fact.start >= self._contrast
         if not isinstance(fact.value, (int, float)) or is_seen(self._text, fact):
             return False
         if fact not in lengths_asked_about(
@@ -237,18 +241,27 @@ class _Account:
         )
 
     def _is_count_lost(self, one: Hardware) -> bool:
-        """Return whether the number of GPUs, of machines, or their memory is nowhere."""
+        """Return whether the number of GPUs or of machines is nowhere."""
         total = (one.count or 1) * (one.machines or 1)
         if total == 1:
             return False
         sent = {int(value) for name, value in self._numbers if name in _OF_GPUS}
-        sent |= {int(count) for name in self._strings for count in _COUNTED.findall(name)}
+        sent |= {int(count) for name in self._names for count in _COUNTED.findall(name)}
         sent |= {self._understood.gpu_count or 1} if is_about(self._text, "nodes") else set()
         parts = {1, *(part.count or 1 for part in self._hardware)}
         parts |= {part.machines or 1 for part in self._hardware}
-        matches = (self._gpus.find(name) for name in self._strings)
+        matches = (self._gpus.find(name) for name in self._names)
         parts |= {match.accelerator.node_size or 1 for match in matches if match}
         return not any(each == total * part for each in sent for part in parts)
+
+    def _is_memory_lost(self, one: Hardware) -> bool:
+        """Return whether memory of counted GPUs without a name is nowhere: "or 1x48GB"."""
+        if one.memory is None or one.count is None or one.name is not None:
+            return False
+        matches = (self._gpus.find(name) for name in self._strings)
+        sizes = [match.accelerator.marketed_bytes / GB for match in matches if match]
+        sizes += [float(number) for name in self._strings for number in _IN_NAMES.findall(name)]
+        return not any(math.isclose(one.memory, size, rel_tol=_ROUNDED) for size in sizes)
 
     @cached_property
     def _hardware(self) -> Sequence[Hardware]:

@@ -367,6 +367,8 @@ def speed_in_words(answer: FitAnswer, texts: float | None = None) -> str:
         whole = f": {texts:,.0f} of them take about {hours} hours" if texts else ""
         each = f"{answer.understood_as['context_length']:,} tokens"
         return f"About {expected} texts a second of {each} each ({low} to {high}){whole}. "
+    if answer.speed is None and answer.verdict in ("fits", "tight"):
+        return "How fast it is there is not estimated. "
     if answer.speed is None or answer.speed.targets:
         return ""
     speed = answer.speed

@@ -35,6 +35,10 @@ _OF_LENGTHS = re.compile(r"\b(?:context|ctx|tokens?|at|with|for)\b|[-?]", re.IGN
 """What may stand next to each of several lengths."""
 
 
+_SEQUENCES = re.compile(
+    r"\s?(?:parallel |concurrent )?(?:sequences|seqs|streams)\b(?!\s?(?:len|of))", re.IGNORECASE
+)
+"""What a number of requests counts."""
 _OVER_TIME = re.compile(
     r"\W{0,2}(?:\w+\W)?(?:per|an?|each|every|/)\s?(?:min|hour|day|week|month)", re.IGNORECASE
 )
@@ -45,6 +49,14 @@ def sized_requests(text: str, facts: Sequence[Fact]) -> list[Fact]:
     """Return the facts of a text, with a number in thousands before requests as the tokens of each
     where the text counts them besides, or asks how many: "20 concurrent 32k requests". Other
     thousands of requests are of ten."""
+    facts = [
+        one._replace(kind="users")
+        if one.kind == "number"
+        and one.value < _SMALLEST_BARE_LENGTH
+        and _SEQUENCES.match(text, one.end)
+        else one
+        for one in facts
+    ]
     facts = [
         one._replace(kind="other")
         if one.kind == "users" and _OVER_TIME.match(text, one.end)

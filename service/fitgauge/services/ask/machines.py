@@ -28,7 +28,7 @@ _MEMORY = r"(?:\s+(?:of\s+)?(?:the\s+|my\s+)?(?:gpu\s+)?(?:vram|memory|ram))?\s+
 _HELD = re.compile(
     rf"{_SIZE.format('held')}{_MEMORY}(?:is\s+|are\s+)?(?:already\s+|currently\s+)?"
     r"(?:used|in use|taken|occupied)\b"
-    rf"|\b(?:already|currently)\s+(?:us\w+|tak\w+|occup\w+|hold\w*|eat\w*)\s+(?:up\s+)?(?:about\s+)?"
+    rf"|\b(?:already|currently|desktop|display|windows|browser|comfyui|xorg)\s+(?:us\w+|tak\w+|occup\w+|hold\w*|eat\w*)\s+(?:up\s+)?(?:about\s+)?"
     rf"{_SIZE.format('taken')}",
     re.IGNORECASE,
 )

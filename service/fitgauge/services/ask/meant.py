@@ -12,7 +12,7 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.training.workload import Framework
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.grammar import CACHE_TYPES
-from fitgauge.services.ask.model_choice import after_contrast
+from fitgauge.services.ask.model_choice import after_contrast, end_of_contrast
 from fitgauge.services.ask.topics import OPTIMIZERS, is_about, is_quantized
 from fitgauge.services.ask.vocabulary import METHODS
 
@@ -49,6 +49,11 @@ _SUPPORTED = re.compile(r"[- ](?:support|capab|tensor cores?|hardware|accelerati
 """What follows a format that GPUs compute in, which the weights need not have."""
 _OWN = re.compile(r"[\s,(-]*(?:(?:in|at|as|en|em|mit|@)\s+)?", re.IGNORECASE)
 """What stands between a model and the format that is its own."""
+_OF_BOTH = re.compile(
+    r"\s(?:for\s)?(?:both\s)?(?:the\s)?(?:model\s)?weights\s?(?:and|&|\+)\s?(?:the\s|for\s)*kv\b",
+    re.IGNORECASE,
+)
+"""What follows a format that the weights and the KV cache have."""
 _OF_CACHES = re.compile(rf"(?:\s|kv|cache|-)*(?:{AGAINST.pattern})\s*", re.IGNORECASE)
 """The same between formats of a KV cache."""
 LISTED = re.compile(rf"{AGAINST.pattern}|,|\b(?:and|und|et|y|e)\b|和|与", re.IGNORECASE)
@@ -92,6 +97,8 @@ def of_the_optimizer(text: str, fact: Fact) -> bool:
 def format_meant(text: str, facts: Sequence[Fact], *, training: bool) -> str | None:
     """Return the format of the weights that a text wants; None where it names none."""
     wanted = wanted_formats(text, facts, training=training)
+    contrast = end_of_contrast(text)
+    wanted = [fact for fact in wanted if fact.start >= contrast] or wanted
     if wanted:
         return str(wanted[0].value)
     return _FOUR_BITS if not facts and not training and is_quantized(text) else None
@@ -113,6 +120,10 @@ def with_caches(text: str, facts: Sequence[Fact]) -> list[Fact]:
     for at in itertools.chain.from_iterable(pairs):
         value = CACHE_TYPES.get(str(result[at].value), result[at].value)
         result[at] = result[at]._replace(kind="cache", value=value)
+    both = (fact for fact in facts if fact.kind == "format" and _OF_BOTH.match(text, fact.end))
+    for fact in both if all(fact.kind != "cache" for fact in result) else ():
+        value = CACHE_TYPES.get(str(fact.value), fact.value)
+        result.append(fact._replace(kind="cache", value=value))
     return result
 
 

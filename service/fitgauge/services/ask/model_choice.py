@@ -51,7 +51,7 @@ _DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
 _CONTRAST = re.compile(
     r"\b(?:but|however|aber|mais)\b|但是?|却|不过|하지만"
     r"|\b(?:mov(?:ed?|ing)|switch(?:ed|ing)?|upgrad(?:ed?|ing)|chang(?:ed?|ing)|go(?:ing)?"
-    r"|went) (?:over )?to\b(?! ?\d+ ?k)|\b(?:mov|migrat|switch|upgrad|chang"
+    r"|went) (?:(?:over|up|down) )?to\b(?! ?\d+ ?k)|\b(?:mov|migrat|switch|upgrad|chang"
     r"|go)\w*\b[^.?!]{0,60}? from [^.?!]{1,40}? to\b(?! ?\d+ ?k)"
     r"|\b(?:swap|replac|exchang)\w* (?:[^\s,;?!]+ ){0,4}?(?:for|with|by)\b"
     rf"|{DISTILLS.pattern}",
@@ -95,8 +95,9 @@ _OUTDONE = re.compile(
 """What stands before a model that somebody wants a better one than."""
 
 _LEFT = re.compile(
-    r"\b(?:instead of|rather than|(?:sell|replac|swap|ditch|return)\w*|trad\w+ in)\b"
-    r"(?:(?! (?:for|with|by|to) )[^.,;?!，]){0,24}$"
+    r"\b(?:instead of|rather than|(?:sell|replac|swap|ditch|return)\w*|trad\w+ in)"
+    r"(?: (?:an?|the|my|our|your|this|one|old|current|using|running|buying|renting|\d{1,2} ?x?))*"
+    r"(?: (?:nvidia|geforce|rtx|tesla))* ?$"
 )
 """What stands before a model or a GPU that another one is taken for."""
 _LOOKED_BACK = 40

@@ -47,6 +47,7 @@ def test_every_number_name_and_flag_is_used_or_named(ask, text, unread):
         "Moving from Mixtral 8x7B to Qwen3-30B-A3B on my A6000, does it fit?",
         "Any model better than gpt-oss-20b that I can fit in 24GB?",
         "Can I fine-tune Qwen3 8B on g5.xlarge instead of p4d.24xlarge?",
+        "Can I fine-tune Qwen3 8B on g5.xlarge instead of relying on p4d.24xlarge?",
         "Will the LLaVA dataset do for a LoRA of Qwen3 8B on a 4090?",
         "Qwen3 8B with exl2 4.0bpw on a 3060 12GB?",
     ],

@@ -96,7 +96,7 @@ _OUTDONE = re.compile(
 
 _LEFT = re.compile(
     r"\b(?:instead of|rather than|(?:sell|replac|swap|ditch|return)\w*|trad\w+ in)"
-    r"(?: (?:an?|the|my|our|your|this|one|old|current|using|running|buying|renting|\d{1,2} ?x?))*"
+    r"(?: (?:an?|the|my|our|your|this|one|old|current|\w+ing(?: on)?|\d{1,2} ?x?))*"
     r"(?: (?:nvidia|geforce|rtx|tesla))* ?$"
 )
 """What stands before a model or a GPU that another one is taken for."""

@@ -78,19 +78,20 @@ def is_too_slow(answer: FitAnswer) -> bool:
 
 def to_fit(text: str, understood: Understood, answer: FitAnswer) -> Suggestion | None:
     """Return the change with which the same GPUs hold a model that does not fit, where a text asks
-    the most that they hold, or offers the machine's memory; None for other questions."""
+    the most that they hold or how fast it is, or offers the machine's memory; None for other
+    questions."""
     if answer.verdict not in ("does_not_fit", "tight"):
         return None
     if understood.host_memory_gib is None:
-        asks = most_asked(text, understood, FitRequest)
+        asks = most_asked(text, understood, FitRequest) or is_about(text, "rate")
         return step_here(answer.suggestions) if asks else None
     step = first_step(answer.suggestions, offers_host=True)
     return step if step and (is_here(step) or step.request.get("cpu_offload_gib")) else None
 
 
 def to_fit_in_words(step: Suggestion, *, offered: bool) -> str:
-    """Return a change as a sentence with a space behind it. offered: whether it is one that a text
-    offers, of the machine's memory, so that what it asks for is said not to fit."""
+    """Return a change as a sentence with a space behind it. offered: whether it is of the machine's
+    memory, which a text offers, or of a speed, so that what it asks for is said not to fit."""
     if not offered:
         return f"To fit, {step.change.partition(': ')[0]}. "
     return f"As asked it does not fit. To fit, {step.change}. "

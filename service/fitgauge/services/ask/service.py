@@ -184,7 +184,8 @@ class AskService:
             again = await self._fit(changed)
             if again.model.parameters == result.model.parameters:  # the same weights
                 request, result = changed, again
-                lead = leads.to_fit_in_words(step, offered=bool(understood.host_memory_gib))
+                offered = bool(understood.host_memory_gib) or is_about(text, "rate")
+                lead = leads.to_fit_in_words(step, offered=offered)
                 most = leads.most_of(field, request, result)
         if most is not None:
             result, at_most = await self._at_speed(*most)

@@ -59,6 +59,14 @@ def test_a_first_token_comes_between_one_by_one_and_all_at_once():
     assert first.high == pytest.approx(0.5 * (1 + 25 / 2) + 2 * SERVER_SECONDS, abs=1e-4)
 
 
+def test_no_request_waits_for_more_prompts_than_others_bring():
+    """Prompts of a minute before answers of a few tokens: three others bring three."""
+    long = Seconds(low=30, expected=60, high=90)
+    first = speed(4, prompt=long, output=50).seconds_to_first_token
+    assert first.expected == pytest.approx(4 * 60, rel=0.01)
+    assert first.high == pytest.approx(4 * 90, rel=0.01)
+
+
 @given(
     st.integers(1, 500),
     st.integers(1, 4000),

@@ -191,9 +191,10 @@ def speed_of(
 
     First token: what the server takes, the prompt, and what it waits for. Requests that arrive one
     by one wait as in a queue with one server and equal service times, prompt x u / (2 (1 - u)),
-    where u is the share of time spent on prompts (Pollaczek-Khinchine), and half a step; those
-    that arrive at once wait for half of each other. expected: between the two, by AT_ONCE; low:
-    alone, on a server that takes nothing; high: all at once, on one that takes twice as long.
+    where u is the share of time spent on prompts (Pollaczek-Khinchine), for no more prompts than
+    there are others, and half a step; those that arrive at once wait for half of each other.
+    expected: between the two, by AT_ONCE; low: alone, on a server that takes nothing; high: all at
+    once, on one that takes twice as long.
     """
     times, others = [], load.concurrency - 1
     for spread, share, seconds, host in zip(
@@ -239,5 +240,5 @@ def _arrivals(own: float, token: float, alone: float, prompt: float, others: int
     if not others:
         return _Arrivals(alone, alone)
     busy = min(_BUSIEST, 1 - own / token)
-    queued = alone + prompt * busy / (2 * (1 - busy)) + own / 2
+    queued = alone + prompt * min(others, busy / (2 * (1 - busy))) + own / 2
     return _Arrivals(queued, max(queued, alone + prompt * others / 2))

@@ -342,6 +342,13 @@ def _mxfp4(values: Values) -> Scheme:
     return Scheme(name="mxfp4", rules=(Rule(form=formats.MXFP4, kinds=(Kind.EXPERT,)),))
 
 
+def _experts_int8(values: Values) -> Scheme:
+    """Routed experts alone, whose 16-bit weights vLLM narrows to INT8 with a scale a row while it
+    loads them. Source: vLLM layers/quantization/experts_int8.py, online/int8.py."""
+    experts = Rule(form=formats.INT8_CHANNEL, kinds=(Kind.EXPERT,))
+    return Scheme(name="experts_int8", rules=(experts,))
+
+
 def _torchao(values: Values) -> Scheme | None:
     """torchao: the class of its configuration, written out under quant_type.default._type."""
     kind = values.get("quant_type")
@@ -399,6 +406,7 @@ READERS: dict[str, Callable[[Values], Scheme | None]] = {
     "fbgemm_fp8": lambda values: _all_but(
         _skipped(values, "modules_to_not_convert"), "fbgemm_fp8", formats.FP8_CHANNEL
     ),
+    "experts_int8": _experts_int8,
     "awq": _awq,
     "gptq": _gptq,
     "auto-round": _auto_round,

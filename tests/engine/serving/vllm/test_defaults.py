@@ -121,7 +121,12 @@ def test_a_batch_that_its_largest_video_exceeds_is_refused(
 
 @pytest.mark.parametrize(
     ("method", "version", "flag"),
-    [("fbgemm_fp8", (0, 33), True), ("fbgemm_fp8", (0, 12), False), ("fp8", (0, 33), False)],
+    [
+        ("fbgemm_fp8", (0, 33), True),
+        ("fp_quant", (0, 33), True),
+        ("fbgemm_fp8", (0, 12), False),
+        ("fp8", (0, 33), False),
+    ],
 )
 def test_a_deprecated_format_is_read_by_leave_of_a_flag(
     method: str, version: tuple[int, ...], *, flag: bool

@@ -144,10 +144,24 @@ def test_only_the_method_fp8_refines_experts_blocks(method, refused):
     assert (reason is not None) is refused
 
 
-@pytest.mark.parametrize(("method", "refused"), [("hqq", True), ("moe_wna16", False)])
+@pytest.mark.parametrize(
+    ("method", "refused"), [("hqq", True), ("moe_wna16", True), ("humming", False)]
+)
 def test_a_method_that_vllm_does_not_know_is_refused(method, refused):
     spec = read_config({**LLAMA, "quantization_config": {"quant_method": method, "bits": 4}})
     assert is_refused(spec) is refused
+
+
+def test_experts_int8_holds_routed_experts_in_8_bit_and_all_else_in_16():
+    spec = read_config({**MIXTURE, "quantization_config": {"quant_method": "experts_int8"}})
+    plain = read_config(MIXTURE)
+    here, whole = (
+        rank_weights(shard_weights(one, published(one) or Scheme(name="bf16"))).bytes
+        for one in (spec, plain)
+    )
+    layer = 8 * (3 * 256 * 1024 - 4 * (2 * 256 + 1024))  # a byte less a weight, a scale a row
+    assert whole - here == 2 * layer
+    assert not is_refused(spec)
 
 
 def is_refused(spec, version=(0, 33), capability=(9, 0)) -> bool:

@@ -61,8 +61,8 @@ def rope_scaling(spec: ModelSpec, workload: Workload) -> Flags:
 def needs_leave(spec: ModelSpec, workload: Workload) -> bool:
     """Return whether vLLM reads the checkpoint's format only where a flag says that it may.
     Source: vllm 0.33, layers/quantization/__init__.py, DEPRECATED_QUANTIZATION_METHODS."""
-    method = (spec.quantization or {}).get("quant_method")
-    return method == "fbgemm_fp8" and workload.engine_version >= releases.DEPRECATED_FORMATS
+    deprecated = (spec.quantization or {}).get("quant_method") in ("fbgemm_fp8", "fp_quant")
+    return deprecated and workload.engine_version >= releases.DEPRECATED_FORMATS
 
 
 def command(launch: Launch) -> str:

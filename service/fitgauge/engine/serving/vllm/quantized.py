@@ -70,10 +70,10 @@ _GPTQ_BITS = (4, 8)
 
 
 _READ_TOO = frozenset({
-    "auto_awq", "auto_gptq", "awq_marlin", "experts_int8", "fp_quant", "gptq_marlin", "humming",
-    "moe_wna16",
+    "auto_awq", "auto_gptq", "awq_marlin", "fp_quant", "gptq_marlin", "humming",
 })  # fmt: skip
-"""Methods that vLLM reads and published.py does not. Source: __init__.py, QUANTIZATION_METHODS."""
+"""Methods that vLLM reads and published.py does not; moe_wna16 reads checkpoints in AWQ and GPTQ
+alone. Source: __init__.py, QUANTIZATION_METHODS; moe_wna16.py, from_config."""
 
 
 def check_checkpoint(

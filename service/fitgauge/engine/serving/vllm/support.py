@@ -27,7 +27,7 @@ FORMATS: dict[str, Capability] = {
     "mxfp8": (8, 0), "nvfp4": (7, 5), "modelopt": (8, 0), "modelopt_nvfp4": (7, 5),
     "modelopt_mxfp8": (8, 0), "compressed-tensors": (7, 0),
     "torchao": (7, 5), "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0),
-    "gguf": (6, 0), "auto-round": (7, 5),
+    "gguf": (6, 0), "auto-round": (7, 5), "experts_int8": (8, 0),
 }  # fmt: skip
 
 PLATFORMS = {

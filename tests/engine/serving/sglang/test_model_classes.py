@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from bundled_models import spec_of
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Part
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.sglang.degrees import check_parallel, refusal
@@ -95,6 +97,25 @@ def test_divisions_that_its_layers_refuse(
     sharded = shard_weights(spec, published(spec) or Scheme(name="bf16"))
     found = refusal(spec, sharded, tensor, 1)
     assert found is None if reason is None else reason in (found or "")
+
+
+def test_a_tower_that_transformers_builds_has_its_pooling_head() -> None:
+    """Aya Vision, for which SGLang has no class; Command A Vision has one."""
+    sizes = {}
+    for model_type, architecture in (
+        ("aya_vision", "AyaVisionForConditionalGeneration"),
+        ("cohere2_vision", "Cohere2VisionForConditionalGeneration"),
+    ):
+        spec = read_config({
+            "model_type": model_type, "architectures": [architecture],
+            "text_config": {"model_type": "cohere2", "num_hidden_layers": 2},
+            "vision_config": {"model_type": "siglip_vision_model"},
+        })  # fmt: skip
+        rank = rank_weights(shard_weights(spec, Scheme(name="bf16")))
+        sizes[model_type] = rank.by_part[Part.VISION]
+    probe, attention, mlp = 768, 4 * 768 * 769, 2 * 768 * 3072 + 768 + 3072
+    head = probe + attention + 2 * 768 + mlp
+    assert sizes["aya_vision"] - sizes["cohere2_vision"] == 2 * head
 
 
 def test_gpus_without_marlins_kernels_read_awq_of_any_width() -> None:

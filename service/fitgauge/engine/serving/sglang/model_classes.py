@@ -20,12 +20,15 @@ _GROUPED = ("gptq_", "awq_", "packed_int")
 
 def registered(spec: ModelSpec, scheme: Scheme) -> ModelSpec:
     """Return `spec` in a scheme with the tensors that SGLang's class for it makes, divided as it
-    does: its own classes divide what vLLM leaves to transformers."""
+    does: its own classes divide what vLLM leaves to transformers, and those it leaves to
+    transformers hold the pooling head of their towers (transformers.py, AutoModel.from_config)."""
     if spec.architecture in WITHOUT_TOWER:
         return language_model(spec)
     special = quirks(spec)
-    own_plan = vllm_quirks(spec).no_tensor_parallel_plan and spec.architecture in ARCHITECTURES
-    built = spec if own_plan or special.divided_tower else vllm.registered(spec)
+    own = spec.architecture in ARCHITECTURES
+    own_plan = own and vllm_quirks(spec).no_tensor_parallel_plan
+    as_is = own_plan or special.divided_tower
+    built = spec if as_is else vllm.registered(spec, pooled=not own)
     if any(form.name.startswith(_GROUPED) for form in scheme.formats):
         built = _with_two_halves(built)
     if special == Quirks():

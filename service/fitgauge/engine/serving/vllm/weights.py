@@ -91,10 +91,12 @@ def as_built(spec: ModelSpec, scheme: Scheme) -> ModelSpec:
     return with_whole_gates(built) if scheme.name in MARLIN else built
 
 
-def registered(spec: ModelSpec) -> ModelSpec:
-    """`spec` with the tensors that vLLM's class for it makes, divided as it does."""
+def registered(spec: ModelSpec, *, pooled: bool = False) -> ModelSpec:
+    """`spec` with the tensors that vLLM's class for it makes, divided as it does. pooled: whether
+    its tower has the pooling head that transformers' code builds."""
     special = quirks(spec)
-    if spec.task == "generate" and spec.sees_images and not special.holds_pooling_head:
+    pooled = pooled or special.holds_pooling_head
+    if spec.task == "generate" and spec.sees_images and not pooled:
         spec = msgspec.structs.replace(
             spec, blocks=tuple(_without_pooling(block) for block in spec.blocks)
         )

@@ -130,6 +130,14 @@ def cohere2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     return (*tower, parts.single(Part.PROJECTOR, projector))
 
 
+def aya(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """Aya Vision: Command A Vision's tower and projection, behind a norm."""
+    inner = config.integer("alignment_intermediate_size", default=hidden, low=2)
+    *tower, joint = cohere2(vision, config.with_values(alignment_intermediate_size=inner), hidden)
+    norm = parts.norm("model.multi_modal_projector.layernorm", joint.tensors[0].shape[1], bias=True)
+    return (*tower, parts.single(Part.PROJECTOR, (*norm, *joint.tensors)))
+
+
 def cosmos3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Cosmos 3 Edge: SigLIP 2, a norm and two linears over merged patches."""
     vision = vision.with_defaults(towers.SIGLIP2_DEFAULTS)
@@ -223,6 +231,7 @@ def any_tower(vision: Config, config: Config, hidden: int) -> tuple[tuple[Block,
         "llava_onevision": siglip,
         "mistral3": "pixtral",
         "internvl": "internvl_vision",
+        "aya_vision": siglip,
         "cohere2_vision": siglip,
         "paddleocr_vl": siglip,
     }

@@ -105,6 +105,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "audioflamingo3": _inside("qwen2", projectors.audio_flamingo3,
         defaults=_sizes(151936, 4096, 22016, 32, 32, 32, 32768)),
     "blip-2": _inside("opt", resamplers.blip2, tied=True),
+    "aya_vision": Wrapper("cohere2", projectors.aya, tied=True),
     "cohere2_vision": Wrapper("cohere2", projectors.cohere2, stem="model.language_model.",
         tied=True),
     "cosmos3_edge": Wrapper("cosmos3_edge_text", projectors.cosmos3,

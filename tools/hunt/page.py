@@ -42,12 +42,12 @@ Seeds draw ten formats. Forty that others write, over a dense model and a mixtur
 11 of 25 that it answered. What that brought is mended: AutoRound and MXFP8 are read; methods that
 vLLM does not know, packed experts without a kernel (whole channels on Hopper, 8 bits with zero
 points, integers as inputs), blocks of compressed-tensors that a rank cuts, and classes whose
-attention cannot be set are refused; experts' blocks are refined on one rank too. Left are
-ModelOpt's experts by channels or in blocks, for which vLLM registers a scale a tensor (0.2 %), a
-width of GPTQ's `dynamic` for experts alone, and formats that are made after loading. DeepSeek-OCR,
-Unlimited-OCR and Kimi-VL, which no seed draws, agreed in 8 of 8. Eight of these formats over five
-other models agreed in 33 of 40: where no list names a tower, vLLM quantizes it, and AWQ that
-AutoRound packed may have its groups cut.
+attention cannot be set are refused; experts' blocks are refined on one rank too, and
+ModelOpt's experts in FP8 have a scale a tensor. Left are a width of GPTQ's `dynamic` for experts
+alone, and experts that vLLM narrows after loading (experts_int8), which are counted as they are
+then. DeepSeek-OCR, Unlimited-OCR and Kimi-VL, which no seed draws, agreed in 8 of 8. Eight of these
+formats over five other models agreed in 33 of 40: where no list names a tower, vLLM quantizes it,
+and AWQ that AutoRound packed may have its groups cut.
 
 Forty-four configs of models that people ask for and none bundled is like (Qwen2.5-Omni, Qwen3-Omni,
 Qwen3-ASR, Granite 4, LFM2, K-EXAONE, InternVL 3, Pixtral), cut to eight layers, agreed in 28 of the
@@ -107,8 +107,9 @@ compressed-tensors states is counted, and methods that SGLang does not read are 
 
 The 44 configs that vLLM was asked beside its seeds agreed in 30 of the 40 that SGLang answered at
 first and in 36 then: Jamba, Falcon, Bloom and Qwen2.5-Omni, whose classes of transformers it does
-not take, are refused, Falcon-H1's embedding is in 16 bit, and LFM2-VL has a head. Left are the
-positions of Qwen3's tower of sound, which SGLang has as a buffer (0.3 %), and Aya Vision.
+not take, are refused, Falcon-H1's embedding is in 16 bit, LFM2-VL has a head, and Aya Vision is
+read. Left are the positions of Qwen3's tower of sound, a buffer that is counted here as weights
+(0.3 %): the sum of both is the same.
 
 Some misses are the hunt's own. On a B200 SGLang builds the scales of DeepSeek V4's experts in
 float32 and narrows them after loading, which the hunt does too since seed 13. The first ChatGLM-6B,

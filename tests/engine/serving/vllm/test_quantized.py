@@ -152,6 +152,15 @@ def test_a_method_that_vllm_does_not_know_is_refused(method, refused):
     assert is_refused(spec) is refused
 
 
+@pytest.mark.parametrize("algorithm", ["FP8", "FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO"])
+def test_modelopts_experts_in_fp8_have_a_scale_a_tensor(algorithm):
+    settings = {"quant_method": "modelopt", "quant_algo": algorithm, "ignore": ["*layers.0*"]}
+    spec = read_config({**MIXTURE, "quantization_config": settings})
+    experts = [s for s in shard_weights(spec, published(spec)).shares if s.experts]
+    forms = {(share.layers, share.form) for share in experts}
+    assert forms == {((0,), None), ((1,), q.FP8_TENSOR)}
+
+
 def test_experts_int8_holds_routed_experts_in_8_bit_and_all_else_in_16():
     spec = read_config({**MIXTURE, "quantization_config": {"quant_method": "experts_int8"}})
     plain = read_config(MIXTURE)

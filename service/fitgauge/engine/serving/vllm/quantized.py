@@ -12,7 +12,7 @@ import msgspec
 
 from fitgauge.engine.model.mixers import Recurrent
 from fitgauge.engine.model.spec import TOWERS, Kind, ModelSpec, Part, Split
-from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.quantization.formats import FP8_TENSOR, Format
 from fitgauge.engine.quantization.published import READERS
 from fitgauge.engine.quantization.scheme import Names, Rule, Scheme, named
 from fitgauge.engine.serving.vllm import releases
@@ -158,6 +158,9 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
         rules = [*_unquantized_towers(spec), *(_of_modules(rule, towers=towers) for rule in rules)]
     if scheme.name == "modelopt_mixed":
         rules = [of_fused(rule) for rule in rules]
+    if scheme.name.startswith("modelopt_fp8"):
+        # A scale a tensor, whatever linears have. Source: modelopt.py, ModelOptFp8MoEMethod.
+        rules.insert(-1, Rule(form=FP8_TENSOR, kinds=(Kind.EXPERT,)))
     if scheme.name == "compressed-tensors" and quirks(spec).experts_unnamed:
         rules = [Rule(form=None, kinds=(Kind.EXPERT,)), *rules]
     whole = [UNQUANTIZED, _FIRST_MAMBA] if _has_first_mamba(spec) else [UNQUANTIZED]

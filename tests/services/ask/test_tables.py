@@ -169,3 +169,13 @@ def test_a_model_that_nobody_knows_hides_no_format_of_the_others(ask):
     of_two = ask("acme/unheard-of-7b or mistral 7b on a T4 or an L4").answer["summary"]
     assert of_two.startswith("1 of 4 fit: L4 (")
     assert "In other formats: T4 in fp8 (" in of_two
+
+
+@pytest.mark.parametrize(
+    "text", ["llama 3.1 8b on an L4: 1 user vs 16 users?", "llama 3.1 8b on L4, 1 or 16 users?"]
+)
+def test_numbers_of_users_side_by_side_are_rows(ask, text):
+    answer = ask(text)
+    assert answer.operation == "compare_fit"
+    assert answer.understood.concurrencies == [1, 16]
+    assert [row["verdict"] for row in answer.answer["items"]] == ["fits", "does_not_fit"]

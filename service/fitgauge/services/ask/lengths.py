@@ -31,8 +31,10 @@ _AT_LENGTH = re.compile(
 """What stands before a length behind those who send it: "users at 8k"."""
 
 _CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
-_OF_LENGTHS = re.compile(r"\b(?:context|ctx|tokens?|at|with|for)\b|[-?]", re.IGNORECASE)
-"""What may stand next to each of several lengths."""
+_OF_NUMBERS = re.compile(
+    r"\b(?:context|ctx|tokens?|users?|requests?|people|at|with|for)\b|[-?]", re.IGNORECASE
+)
+"""What may stand next to each of several lengths, or numbers of requests."""
 
 
 _SEQUENCES = re.compile(
@@ -95,9 +97,26 @@ def lengths_side_by_side(text: str, facts: Sequence[Fact]) -> list[int]:
         or (fact.kind == "number" and _is_in_thousands(fact, text, training=False))
     ]
     against = LISTED if is_about(text, "comparison") else AGAINST
-    groups = [named[:1]]
+    return _side_by_side(text, named, against)
+
+
+def requests_side_by_side(text: str, facts: Sequence[Fact]) -> list[int]:
+    """Return likewise how many requests at once: "1 user vs 16 users", "10 or 50 users"."""
+    named = [
+        fact
+        for fact in facts
+        if fact.kind == "users" or (fact.kind == "number" and fact.value < _SMALLEST_BARE_LENGTH)
+    ]
+    last = max((fact.end for fact in named if fact.kind == "users"), default=0)
+    return _side_by_side(text, [fact for fact in named if fact.end <= last], AGAINST)
+
+
+def _side_by_side(text: str, named: Sequence[Fact], against: re.Pattern[str]) -> list[int]:
+    """Return the numbers of the longest run of facts with such words between them; empty for one
+    alone."""
+    groups = [list(named[:1])]
     for before, after in itertools.pairwise(named):
-        between = _OF_LENGTHS.sub(" ", text[before.end : after.start])
+        between = _OF_NUMBERS.sub(" ", text[before.end : after.start])
         if not against.fullmatch(between.strip()):
             groups.append([])
         groups[-1].append(after)

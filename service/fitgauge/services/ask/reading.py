@@ -186,6 +186,7 @@ class _Choice:
             "engine": meant.engines_side_by_side(self._text, self._of("engine")),
             "quantization": meant.formats_side_by_side(self._text, self._facts),
             "context_length": lengths.lengths_side_by_side(self._text, self._facts),
+            "concurrency": lengths.requests_side_by_side(self._text, self._facts),
         }
 
     def _signs(self) -> set[operations.Sign]:
@@ -241,7 +242,8 @@ class _Choice:
         fields: dict[str, object] = {}
         if operation == "compare_fit":
             for field, values in self._on_a_par.items():
-                fields |= {f"{field}s": values, field: None} if values else {}
+                several = "concurrencies" if field == "concurrency" else f"{field}s"
+                fields |= {several: values, field: None} if values else {}
             files = (meant.is_file(self._text, fact) for fact in self._of("engine"))
             if self._on_a_par["quantization"] and any(files):
                 fields["engine"] = None

@@ -155,7 +155,7 @@ def _of_table(reading: Reading, fields: dict[str, Any]) -> Iterator[str]:
         "quantizations": _formats(reading),
         "engines": fields.get("engines") or _listed(fields.get("engine")),
         "context_lengths": fields.get("context_lengths") or fields.get("context_length"),
-        "concurrencies": fields.get("concurrency"),
+        "concurrencies": fields.get("concurrencies") or fields.get("concurrency"),
     }
     yield from ()
 

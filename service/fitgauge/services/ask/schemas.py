@@ -57,6 +57,7 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     prompt_tokens: Annotated[int | None, doc("Of a request.")] = None
     output_tokens: Annotated[int | None, doc("Of its answer.")] = None
     concurrency: Annotated[int | None, doc("Requests at once.")] = None
+    concurrencies: Annotated[list[int] | None, doc("Several side by side.")] = None
     clouds: Annotated[list[str] | None, doc("Clouds that the GPUs are rented from.")] = None
     vendors: Annotated[list[str] | None, doc("Vendors whose GPUs are meant.")] = None
     kinds: Annotated[list[str] | None, doc("Kinds of GPUs that are meant.")] = None

@@ -61,6 +61,7 @@ def test_more_gpus_than_a_node_holds_are_several_pods():
         {"nvidia.com/gpu": 8},
     )
     assert pods("H100 SXM", 6, asked=4).limits == {"nvidia.com/gpu": 3}
+    assert (pods("H100 SXM", 20).pods, pods("H100 SXM", 20).limits) == (4, {"nvidia.com/gpu": 5})
 
 
 def test_a_node_is_named_where_its_label_was_seen():

@@ -127,8 +127,9 @@ def pods_for(
     resource = _resource(accelerator)
     if resource is None:
         return None
-    pods = nodes(accelerator, count, gpus_per_node)
-    each = -(-count // pods)
+    least = nodes(accelerator, count, gpus_per_node)
+    pods = next(pods for pods in range(least, count + 1) if count % pods == 0)
+    each = count // pods
     meeting = _SHARED_MEMORY.get(accelerator.vendor, _SHARED_MEMORY_ELSEWHERE) if together else 0
     shared = meeting + -(-in_shared_memory * each // GIB)
     host = _HOST_GB * each + -(-offloaded * each // 10**9) + (meeting + 1 if meeting else 0)

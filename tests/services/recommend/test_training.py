@@ -58,6 +58,33 @@ def test_fewer_of_the_card_do_not_suffice(recommend, questions):
     assert not [plan for plan in answer.plans if plan.verdict == "fits"]
 
 
+@pytest.mark.parametrize(
+    "gpu,method,framework",
+    [
+        ("A10G", "full", "axolotl"),  # between powers of two
+        ("A100 40GB", "full", None),
+        ("A10G", "full", "deepspeed"),
+        ("RTX 4090", "lora", "trl"),  # on one GPU as the tool starts it there
+        ("L40S", "qlora", "llama-factory"),
+    ],
+)
+def test_the_fewest_are_those_of_a_plan(recommend, questions, gpu, method, framework):
+    item = recommend(gpus=gpu, method=method, framework=framework, limit=1).training[0]
+    request = TrainingPlanRequest(model=MODEL, gpu=gpu, method=method, framework=framework)
+    first = asyncio.run(questions.plan_training(request))[1].plans[0]
+    assert (item.gpu.count, item.framework) == (first.gpu_count, first.settings["framework"])
+
+
+def test_fewer_than_a_power_of_two_are_taken_within_a_budget(recommend):
+    unbound = recommend(gpus="A100 40GB", method="full", framework="fsdp", limit=1).training[0]
+    most = unbound.cost.usd_per_hour_low
+    bound = recommend(
+        gpus="A100 40GB", method="full", framework="fsdp", max_usd_per_hour=most, limit=1
+    ).training[0]
+    assert bound.gpu.count == unbound.gpu.count
+    assert unbound.gpu.count & (unbound.gpu.count - 1)
+
+
 @pytest.mark.parametrize("method", ["lora", "qlora", "full"])
 def test_no_option_is_beaten(recommend, method):
     vectors = [marks(item) for item in recommend(limit=1000, method=method).training]

@@ -64,6 +64,13 @@ def test_a_plan_needs_what_a_check_of_its_layout_says(questions, checked, asked)
         assert checked(alone) == (plan.required_bytes.expected, plan.verdict), plan.layout
 
 
+def test_one_gpu_is_planned_without_what_shards_over_several(questions, checked):
+    request = {"model": "Qwen/Qwen3-4B", "gpu": "A100 80GB", "gpu_count": 1, "method": "full"}
+    answer = asyncio.run(questions.plan_training(TrainingPlanRequest(**request)))[1]
+    assert {plan.settings["framework"] for plan in answer.plans} == {"transformers"}
+    assert answer.plans[0].verdict == checked(request)[1] == "tight"
+
+
 @pytest.mark.parametrize("framework", [None, "unsloth", "llama-factory", "megatron", "nemo"])
 def test_what_is_recommended_needs_what_a_check_of_its_layout_says(questions, checked, framework):
     request = {"model": "Qwen/Qwen3-8B", "sequence_length": 4096, "framework": framework}

@@ -23,6 +23,13 @@ def test_a_batch_that_is_left_out_divides_over_as_many(plan):
         assert answer.global_batch_size <= batch < answer.global_batch_size + one.gpu_count
 
 
+def test_the_most_gpus_need_not_be_a_power_of_two(plan):
+    asked = {"model": "Qwen/Qwen3-32B", "gpu": "A100 80GB", "framework": "fsdp"}
+    answer = plan(**asked, max_gpu_count=12)
+    assert counts(answer) == {12}
+    assert counts(answer) <= counts(plan(**asked, limit=100))
+
+
 def test_a_batch_that_is_sent_is_kept(plan):
     answer = plan(model="Qwen/Qwen3-8B", gpu="A100 40GB", limit=100, global_batch_size=96)
     assert 6 in counts(answer)

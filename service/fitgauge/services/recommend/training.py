@@ -11,13 +11,9 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.fit import verdict
-from fitgauge.engine.training.estimate import training_stage, training_stages
+from fitgauge.engine.training.estimate import training_stages
 from fitgauge.engine.training.odds import training_probability
-from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.profile import TrainingProfile
-from fitgauge.engine.training.search.layouts import Choices, checkpointed, layouts
-from fitgauge.engine.training.search.throughput import throughput
-from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing, responses
 from fitgauge.services.common.kubernetes import pods_for
@@ -32,13 +28,14 @@ from fitgauge.services.recommend.constraints import (
     watts,
 )
 from fitgauge.services.recommend.costs import Costs, clouds
-from fitgauge.services.recommend.echo import global_batch_size, training_fields
+from fitgauge.services.recommend.echo import training_fields
 from fitgauge.services.recommend.gpu_options import GpuLimit
 from fitgauge.services.recommend.option_schemas import TrainingRecommendation
 from fitgauge.services.recommend.pages import page_of
 from fitgauge.services.recommend.pareto import dominates
 from fitgauge.services.recommend.schemas import Objective, RecommendAnswer, RecommendRequest
 from fitgauge.services.recommend.shortlist import Pick
+from fitgauge.services.recommend.training_layouts import TrainingLayouts
 from fitgauge.services.recommend.training_shortlist import (
     Layout,
     Trained,
@@ -50,26 +47,22 @@ from fitgauge.services.recommend.warnings import training_warnings
 from fitgauge.services.training_fit import parsing as training_words
 from fitgauge.services.training_fit.defaults import METHODS
 from fitgauge.services.training_fit.echo import workload_fields
-from fitgauge.services.training_fit.launchers.command import checkpoints_selectively
-from fitgauge.services.training_fit.launchers.registry import find_tool, tool_of
+from fitgauge.services.training_fit.launchers.registry import find_tool
 from fitgauge.services.training_fit.support import refusal
-from fitgauge.services.training_plan.choices import DEFAULT_MOST, MOST, bases_of, settled_frameworks
+from fitgauge.services.training_plan.choices import DEFAULT_MOST, MOST, between, counts_to
 from fitgauge.services.training_plan.launch import plan_launch
-from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
 _METHODS = {"full": "Full", "lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA"}
 _VENDORS = ("NVIDIA", "AMD")
 """Makers whose GPUs are searched where none is named: the frameworks' memory was learned on
 CUDA and holds for ROCm's PyTorch."""
-_FRAMEWORKS: tuple[Framework, ...] = ("fsdp", "deepspeed", "megatron")
-_CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full")
 
 
 class TrainingRecommender:
     """Searches the GPUs of a catalog for one model's training.
 
-    What a layout holds does not depend on the GPU, so every layout of every count is estimated
-    once and set against all GPUs."""
+    What a layout holds does not depend on the GPU, so every layout of a count is estimated once
+    and set against all GPUs."""
 
     def __init__(self, profile: TrainingProfile, catalog: Catalog) -> None:
         self._profile = profile
@@ -148,85 +141,30 @@ class TrainingRecommender:
         """Return the options of one method."""
         costs = _costs(request, self._catalog)
         gpus = _gpu_limits(request, self._catalog, costs)
-        by_count = self._layouts(request, model, gpus, checkpoint)
+        layouts = TrainingLayouts(
+            request, model, max(limit.most for limit in gpus), self._profile, checkpoint
+        )
         within = limits(request, costs)
-        fitting = []
-        for limit in gpus:
-            for count, layouts_of_count in by_count.items():
-                if count > limit.most or (
-                    within is not None and not within(limit.accelerator, count)
-                ):
-                    continue
-                layout = next(
-                    (one for one in layouts_of_count if self._fits(one, limit.accelerator)), None
-                )
-                if layout is not None:
-                    fitting.append(trained_on(limit.accelerator, count, layout, model, costs))
-                    break
+
+        def fastest(accelerator: Accelerator, count: int) -> Layout | None:
+            return next((one for one in layouts[count] if self._fits(one, accelerator)), None)
+
+        def fewest(accelerator: Accelerator, most: int) -> Trained | None:
+            counts = counts_to(most)
+            for enough in (count for count in counts if fastest(accelerator, count)):
+                for count in (*between(counts, enough), enough):
+                    layout = fastest(accelerator, count)
+                    if layout and (within is None or within(accelerator, count)):
+                        return trained_on(accelerator, count, layout, model, costs)
+            return None
+
+        trained_each = (fewest(limit.accelerator, limit.most) for limit in gpus)
+        fitting = [trained for trained in trained_each if trained is not None]
         return [
             one
             for one in fitting
             if not any(dominates(other.criteria, one.criteria) for other in fitting)
         ]
-
-    def _layouts(
-        self,
-        request: RecommendRequest,
-        model: Model,
-        gpus: Sequence[GpuLimit],
-        checkpoint: Checkpoint,
-    ) -> dict[int, list[Layout]]:
-        """Return every layout of every count that is tried, the fastest first. Raises
-        InvalidRequestError for settings that nothing can run."""
-        question = _question(request)
-        bases, tool = bases_of(question, model, None), tool_of(question)
-        most = max(limit.most for limit in gpus)
-        counts = sorted(
-            {2**power for power in range(most.bit_length())} | {limit.most for limit in gpus}
-        )
-        adapted = training_words.method(request.method) != "full"
-        named = _under(request.framework) if request.framework else _FRAMEWORKS
-        frameworks = tuple(name for name in named if not (adapted and name == "megatron")) or named
-        searched = Choices(
-            frameworks=settled_frameworks(bases, frameworks, most),
-            counts=tuple(counts),
-            global_batch_size=global_batch_size(request),
-        )
-        alone = structs.replace(searched, frameworks=("transformers",))
-        by_count: dict[int, list[Layout]] = {}
-        for count in counts:
-            tried = [
-                self._layout(model, checkpointed(layout, kind), checkpoint)
-                for layout in layouts(
-                    model.spec,
-                    bases,
-                    alone if count == 1 and not request.framework else searched,
-                    count,
-                )
-                for kind in _CHECKPOINTING
-                if kind != "selective" or checkpoints_selectively(layout.framework, tool)
-            ]
-            by_count[count] = sorted(
-                tried,
-                key=lambda one: (
-                    -one.throughput,
-                    one.required.expected,
-                    one.workload.tensor_parallel,
-                ),
-            )
-        return by_count
-
-    def _layout(self, model: Model, workload: TrainingWorkload, checkpoint: Checkpoint) -> Layout:
-        checkpoint()
-        every = (
-            training_stage(model.spec, workload, self._profile, stage)
-            for stage in stages(model.spec, workload, ends=True)
-        )
-        return Layout(
-            workload,
-            max((stage.demand for stage in every), key=lambda one: one.required.expected),
-            throughput(model.spec, workload),
-        )
 
     def _pick(
         self, pick: Pick[Trained], request: RecommendRequest, model: Model
@@ -312,16 +250,6 @@ class TrainingRecommender:
         )
 
 
-def _under(framework: str) -> tuple[Framework, ...]:
-    """Return the frameworks that the text names: of a tool the one under it on several GPUs, and
-    what divides states there."""
-    tool = find_tool(framework)
-    if tool is None:
-        return (training_words.framework(framework),)
-    own = tool.framework_on(2)
-    return (own, *tool.shards_with) if own == "transformers" else (own,)
-
-
 def _costs(request: RecommendRequest, catalog: Catalog) -> Costs:
     return Costs(
         catalog.offers,
@@ -338,20 +266,6 @@ def _gpu_limits(request: RecommendRequest, catalog: Catalog, costs: Costs) -> li
     if not parsing.split_list(request.gpus) and not parsing.split_list(request.vendors):
         of_vendors = structs.replace(of_vendors, vendors=list(_VENDORS))
     return candidates.gpu_limits(of_vendors, catalog, costs)
-
-
-def _question(request: RecommendRequest) -> TrainingPlanRequest:
-    """Return the question that plan_training would answer for one of the GPUs."""
-    return TrainingPlanRequest(
-        model=request.model,
-        gpu="any",
-        method=request.method,
-        framework=request.framework,
-        precision=request.precision,
-        optimizer=request.optimizer,
-        lora_rank=request.lora_rank,
-        sequence_length=request.sequence_length,
-    )
 
 
 def _summary(model: Model, picks: Sequence[Pick[Trained]], total: int) -> str:

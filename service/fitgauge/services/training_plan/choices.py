@@ -51,7 +51,6 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
             field="max_gpu_count",
             code="conflicting-fields",
         )
-    doubled = [2**power for power in range(most.bit_length()) if 2**power <= most]
     adapted = parsing.method(request.method) != "full"
     possible = tuple(name for name in _SEARCHED if runs_on(name, match.accelerator))
     searched = tuple(
@@ -59,9 +58,9 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
         for name in possible
         if name != "megatron" or (not adapted and model.spec.task == "generate")
     )
-    counts = tuple(dict.fromkeys([*doubled, most])) if searched else (1,)
+    counts = counts_to(most) if searched else (1,)
     return Choices(
-        frameworks=_frameworks(request, count, possible) or searched or ("transformers",),
+        frameworks=frameworks_named(request, count, possible) or searched or ("transformers",),
         counts=(count,) if count else counts,
         global_batch_size=request.global_batch_size or usual_batch(count, request.micro_batch_size),
         checkpointing=(
@@ -78,6 +77,11 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
     )
 
 
+def counts_to(most: int) -> tuple[int, ...]:
+    """Return the numbers of GPUs that are tried first: powers of two, and the most."""
+    return tuple(dict.fromkeys([*(2**power for power in range(most.bit_length())), most]))
+
+
 def wider(request: TrainingPlanRequest, choices: Choices) -> Choices | None:
     """Return the choices with twice as many GPUs in addition; None where the question says how
     many, or no more are tried."""
@@ -88,16 +92,14 @@ def wider(request: TrainingPlanRequest, choices: Choices) -> Choices | None:
     return structs.replace(choices, counts=(*choices.counts, count), global_batch_size=batch)
 
 
-def between(request: TrainingPlanRequest, choices: Choices, count: int) -> Iterator[Choices]:
-    """Yield the choices for counts between `count`, which holds the model, and the one tried before
-    it: three of equal distance, beyond a node of 8 GPUs in fours. A global batch that is left out
-    is the next one that data parallelism divides over as many GPUs."""
-    lower = max((tried for tried in choices.counts if tried < count), default=count)
+def between(counts: Sequence[int], count: int) -> Iterator[int]:
+    """Yield the counts between `count`, which holds the model, and the one tried before it: three
+    of equal distance, beyond a node of 8 GPUs in fours."""
+    lower = max((tried for tried in counts if tried < count), default=count)
     step = (count - lower) / 4
     for middle in sorted({lower + round(step * part) for part in (1, 2, 3)}):
         if lower < middle < count and (middle <= _NODE or middle % (_NODE // 2) == 0):
-            batch = request.global_batch_size or usual_batch(middle, request.micro_batch_size)
-            yield structs.replace(choices, counts=(middle,), global_batch_size=batch)
+            yield middle
 
 
 def named_framework(request: TrainingPlanRequest) -> str | None:
@@ -105,7 +107,7 @@ def named_framework(request: TrainingPlanRequest) -> str | None:
     return request.framework if find_tool(request.framework) is None else None
 
 
-def _frameworks(
+def frameworks_named(
     request: TrainingPlanRequest, count: int | None, possible: Sequence[Framework]
 ) -> tuple[Framework, ...]:
     """Return the frameworks to plan for: the one under a tool, on several GPUs where their number
@@ -158,22 +160,38 @@ def split_choices(
 ) -> list[Choices]:
     """Return the choices for one GPU and those for several, where only several shard: adapters
     without a framework, and tools with another framework on several GPUs."""
+    parts, alone = [choices], _is_alone_on_one(request, base)
+    if 1 in choices.counts and alone:
+        parts = [structs.replace(choices, counts=(1,), frameworks=("transformers",))]
+        if several := tuple(count for count in choices.counts if count > 1):
+            parts.append(structs.replace(choices, counts=several))
+    return [batched for part in parts for batched in _in_batches(request, part)]
+
+
+def _is_alone_on_one(request: TrainingPlanRequest, base: TrainingWorkload) -> bool:
+    """Return whether one GPU is trained on without what shards over several: nothing is divided or
+    offloaded, and neither the question nor its tool has one framework for both."""
+    if request.zero_stage is not None or base.offload != "none":
+        return False
+    if named_framework(request) is not None:
+        return False
     tool = tool_of(request)
-    changes = (
-        tool is not None
-        and named_framework(request) is None
-        and bool(tool.framework_on_several or tool.shards_with)
-    )
-    moved = request.zero_stage is not None or base.offload != "none"
-    if (
-        1 not in choices.counts
-        or moved
-        or not (changes or (base.uses_adapters and tool is None and request.framework is None))
-    ):
-        return [choices]
-    several = tuple(count for count in choices.counts if count > 1)
-    alone = structs.replace(choices, counts=(1,), frameworks=("transformers",))
-    return [alone, *([structs.replace(choices, counts=several)] if several else [])]
+    return tool is None or bool(tool.framework_on_several or tool.shards_with)
+
+
+def _in_batches(request: TrainingPlanRequest, choices: Choices) -> Iterator[Choices]:
+    """Yield the choices, those for a count that a global batch that is left out does not divide
+    over with the next batch that does."""
+    odd = [
+        count
+        for count in choices.counts
+        if request.global_batch_size is None and choices.global_batch_size % count
+    ]
+    if others := tuple(count for count in choices.counts if count not in odd):
+        yield structs.replace(choices, counts=others)
+    for count in odd:
+        batch = usual_batch(count, request.micro_batch_size)
+        yield structs.replace(choices, counts=(count,), global_batch_size=batch)
 
 
 _DEFAULTS_SEARCHED = ("zero_stage", "activation_checkpointing", "tensor_parallel")

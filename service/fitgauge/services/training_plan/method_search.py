@@ -101,8 +101,8 @@ class MethodSearch:
         refuse_impossible(self._bases, self._model, self._choices)
         plans = self._of_counts()
         for count in sorted({_fewest(plans), _fewest(self._sure(plans))}):
-            for part in between(self._request, self._choices, count):
-                plans += self._plans(part)
+            for middle in between(self._choices.counts, count):
+                plans += self._plans(structs.replace(self._choices, counts=(middle,)))
         plans += self._slower_but_sure(plans)
         objective, sure = self._request.objective or "fewest_gpus", self._sure(plans)
         plans.sort(key=lambda plan: _order(plan, objective, plan not in sure))

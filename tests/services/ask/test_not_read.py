@@ -2,6 +2,8 @@
 
 import pytest
 
+from counted_calls import calls
+
 
 @pytest.mark.parametrize(
     ("text", "unread"),
@@ -103,3 +105,10 @@ def test_a_second_replica_has_its_part_of_the_gpu(ask):
 )
 def test_what_is_refused_is_said_before_the_answer_without_it(ask, text, words):
     assert words in ask(text).answer["summary"]
+
+
+@pytest.mark.parametrize("word", ["8k", "8 users", "fp8", "--max-a-b 3", "2x 4090,"])
+def test_the_work_grows_as_the_question_does(ask, word):
+    few, many = (f"qwen3 8b on a 4090 with {f'{word} ' * count}" for count in (60, 180))
+    ask(few), ask(many)
+    assert calls(lambda: ask(many)) < 4 * calls(lambda: ask(few))

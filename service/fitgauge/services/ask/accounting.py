@@ -3,7 +3,7 @@ request, named in a note, or listed as not read."""
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -168,9 +168,7 @@ class _Account:
             return is_lost and fact.start >= self._contrast
         if not isinstance(fact.value, (int, float)) or is_seen(self._text, fact):
             return False
-        if fact not in lengths_asked_about(
-            self._text, self._facts, self._questions, self._training
-        ):
+        if fact.start not in self._asked_lengths:
             return False
         before = self._text[max(0, fact.start - 2 * _AROUND) : fact.start]
         if fact.kind in ("number", "other") and (
@@ -183,6 +181,12 @@ class _Account:
             return False
         amounts = [f"{fact.value * scale:,.0f} " for scale in _THOUSANDS]
         return not any("," in amount and amount in one for one in self._notes for amount in amounts)
+
+    @cached_property
+    def _asked_lengths(self) -> Collection[int]:
+        """Where the facts begin that are no lengths, or lengths that the question is about."""
+        of_all = (self._text, self._facts, self._questions, self._training)
+        return {fact.start for fact in lengths_asked_about(*of_all)}
 
     def _is_noted(self, fact: Fact) -> bool:
         words = self._text[fact.start : fact.end].lower()

@@ -108,8 +108,9 @@ compressed-tensors states is counted, and methods that SGLang does not read are 
 The 44 configs that vLLM was asked beside its seeds agreed in 30 of the 40 that SGLang answered at
 first and in 36 then: Jamba, Falcon, Bloom and Qwen2.5-Omni, whose classes of transformers it does
 not take, are refused, Falcon-H1's embedding is in 16 bit, LFM2-VL has a head, and Aya Vision is
-read. Left are the positions of Qwen3's tower of sound, a buffer that is counted here as weights
-(0.3 %): the sum of both is the same.
+read; where SGLang runs transformers' code, towers and projectors are whole on every rank and KV
+heads must be divisible. Left are the positions of Qwen3's tower of sound, a buffer that is counted
+here as weights (0.3 %): the sum of both is the same.
 
 Some misses are the hunt's own. On a B200 SGLang builds the scales of DeepSeek V4's experts in
 float32 and narrows them after loading, which the hunt does too since seed 13. The first ChatGLM-6B,

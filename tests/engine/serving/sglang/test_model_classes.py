@@ -118,6 +118,29 @@ def test_a_tower_that_transformers_builds_has_its_pooling_head() -> None:
     assert sizes["aya_vision"] - sizes["cohere2_vision"] == 2 * head
 
 
+def test_towers_and_projectors_that_transformers_builds_are_whole_on_every_rank() -> None:
+    """PaliGemma, whose language model alone has a plan of tensor parallelism."""
+    spec = read_config({
+        "model_type": "paligemma", "architectures": ["PaliGemmaForConditionalGeneration"],
+        "text_config": {"model_type": "gemma", "num_key_value_heads": 4},
+        "vision_config": {"model_type": "siglip_vision_model"},
+    })  # fmt: skip
+    sharded = shard_weights(spec, Scheme(name="bf16"))
+    one, four = (rank_weights(sharded, tensor_parallel=ways).by_part for ways in (1, 4))
+    assert [four[part] - one[part] for part in (Part.VISION, Part.PROJECTOR)] == [0, 0]
+    assert four[Part.LANGUAGE] < one[Part.LANGUAGE]
+    assert refusal(spec, sharded, 4, 1) is None
+    assert "4 KV heads cannot be divided by 8" in (refusal(spec, sharded, 8, 1) or "")
+
+
+def test_patches_of_llama_3_2_are_a_column_that_ranks_divide() -> None:
+    """As SGLang 0.5.23 built the tower for four ranks, less biases of attention (179,200 bytes)
+    that no checkpoint fills."""
+    spec = spec_of("meta-llama/Llama-3.2-11B-Vision-Instruct")
+    rank = rank_weights(shard_weights(spec, Scheme(name="bf16")), tensor_parallel=4)
+    assert rank.by_part[Part.VISION] == 546_229_798 - 179_200
+
+
 def test_gpus_without_marlins_kernels_read_awq_of_any_width() -> None:
     spec = spec_of("Qwen/Qwen3.5-122B-A10B")
     spec = msgspec.structs.replace(spec, quantization=copy.deepcopy(FORMATS["awq"]))

@@ -1,12 +1,14 @@
 """Which divisions of a model SGLang refuses.
 
 Source: sglang 0.5.23, srt/distributed/utils.py (divide), srt/layers/linear.py,
-srt/layers/quantization, the module named at each rule."""
+srt/layers/quantization, the module named at each rule; of KV heads srt/models/transformers.py,
+_create_attention_instances."""
 
 from fitgauge.engine.model.spec import TOWERS, ModelSpec, Part, Split
 from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.serving.sglang.model_classes import by_transformers
 from fitgauge.engine.serving.vllm.quantized import halved_group, marlin_reads
-from fitgauge.engine.serving.vllm.weights import mamba_groups
+from fitgauge.engine.serving.vllm.weights import mamba_groups, most_kv_heads
 from fitgauge.engine.unsupported import UnsupportedError, refused_degree
 from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup, divided, round_up
 
@@ -114,6 +116,9 @@ def refusal(
     heads = spec.query_heads
     if heads > 1 and heads % tensor_parallel:
         return f"its {heads} attention heads cannot be divided by {tensor_parallel}"
+    kv_heads = most_kv_heads(spec, default=0)
+    if kv_heads % tensor_parallel and by_transformers(spec):
+        return f"its {kv_heads} KV heads cannot be divided by {tensor_parallel}"
     groups = mamba_groups(spec)
     if groups > 1 and groups % tensor_parallel:
         return f"its {groups} Mamba groups cannot be divided by {tensor_parallel}"

@@ -21,14 +21,17 @@ _GROUPED = ("gptq_", "awq_", "packed_int")
 def registered(spec: ModelSpec, scheme: Scheme) -> ModelSpec:
     """Return `spec` in a scheme with the tensors that SGLang's class for it makes, divided as it
     does: its own classes divide what vLLM leaves to transformers, and those it leaves to
-    transformers hold the pooling head of their towers (transformers.py, AutoModel.from_config)."""
+    transformers hold towers and projectors whole, with pooling heads (transformers.py,
+    AutoModel.from_config, whose plan of tensor parallelism is the language model's)."""
     if spec.architecture in WITHOUT_TOWER:
         return language_model(spec)
     special = quirks(spec)
-    own = spec.architecture in ARCHITECTURES
-    own_plan = own and vllm_quirks(spec).no_tensor_parallel_plan
+    borrowed = by_transformers(spec)
+    own_plan = not borrowed and vllm_quirks(spec).no_tensor_parallel_plan
     as_is = own_plan or special.divided_tower
-    built = spec if as_is else vllm.registered(spec, pooled=not own)
+    built = spec if as_is else vllm.registered(spec, pooled=borrowed)
+    if borrowed:
+        built = msgspec.structs.replace(built, blocks=tuple(map(_whole_tower, built.blocks)))
     if any(form.name.startswith(_GROUPED) for form in scheme.formats):
         built = _with_two_halves(built)
     if special == Quirks():
@@ -39,6 +42,21 @@ def registered(spec: ModelSpec, scheme: Scheme) -> ModelSpec:
         blocks += _own_head(spec)
         built = msgspec.structs.replace(built, tied_embeddings=False)
     return msgspec.structs.replace(built, blocks=blocks)
+
+
+def by_transformers(spec: ModelSpec) -> bool:
+    """Return whether SGLang runs transformers' class of the model, as it has none; one whose
+    config names no class counts as its own."""
+    return spec.architecture not in ARCHITECTURES and spec.architecture != spec.model_type
+
+
+def _whole_tower(block: Block) -> Block:
+    if block.part not in (*TOWERS, Part.PROJECTOR):
+        return block
+    tensors = tuple(
+        msgspec.structs.replace(tensor, split=Split.NONE, units=0) for tensor in block.tensors
+    )
+    return msgspec.structs.replace(block, tensors=tensors)
 
 
 def _with_two_halves(spec: ModelSpec) -> ModelSpec:

@@ -346,8 +346,9 @@ def _fused_blocks(sharded: ShardedWeights, share: TensorGroup) -> bool:
     return any(len(tensor) > 1 and share in tensor for tensor in sharded.tensors)
 
 
-def most_kv_heads(spec: ModelSpec) -> int:
-    """Return the KV heads of the attention layers of the language model, 1 where it has none."""
+def most_kv_heads(spec: ModelSpec, default: int = 1) -> int:
+    """Return the KV heads of the attention layers of the language model, `default` where it has
+    none."""
     return max(
         (
             mixer.kv_heads
@@ -356,7 +357,7 @@ def most_kv_heads(spec: ModelSpec) -> int:
             for mixer in block.mixers
             if isinstance(mixer, Attention)
         ),
-        default=1,
+        default=default,
     )
 
 

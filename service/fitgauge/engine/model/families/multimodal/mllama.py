@@ -67,13 +67,16 @@ def tower(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     name = "vision_model"
     tensors = (
         whole(f"{name}.class_embedding", width),
-        *patches(
-            f"{name}.patch_embedding",
-            width,
-            vision.integer("num_channels"),
-            *[vision.integer("patch_size", low=1)] * 2,
-            bias=False,
-        ),
+        *[
+            replace(tensor, split=Split.COLUMN)  # SGLang's ColumnParallelConv2dPatch
+            for tensor in patches(
+                f"{name}.patch_embedding",
+                width,
+                vision.integer("num_channels"),
+                *[vision.integer("patch_size", low=1)] * 2,
+                bias=False,
+            )
+        ],
         whole(f"{name}.gated_positional_embedding.gate", 1),
         whole(f"{name}.gated_positional_embedding.embedding", count, width),
         whole(

@@ -25,14 +25,14 @@ _SENDERS = (
     r"users|requests|people|clients|sessions|sequences|streams|chats|agents|conversations|dev\w+"
 )
 _OTHERS = (
-    rf"{_WORDS}(?:{_SENDERS}|hours|days|weeks|layers|tokens|adapters|replicas|copies"
-    r"|instances|models)\b"
+    rf"(?:{_WORDS}(?:{_SENDERS}|hours|days|weeks|layers|tokens|adapters|replicas|copies"
+    r"|instances|models)|\s+(?:gi?b|gigs?|gigabytes))\b"
 )
 """What is counted where it is no GPU: "how many users can an A100 serve"."""
 
 _FEWEST = (
     r"\b(?:fewest|least|minim(?:um|al)|min\.?)\s+(?:(?:number|count|amount) of\s+)?"
-    r"(?:gpus?|cards?|nodes|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s)\b"
+    r"(?:gpus?|cards?|nodes|[a-z]{1,2}\d{1,3}[a-z]?s?|(?:[rg]tx )?\d{4}s)\b"
 )
 """As few GPUs as will do: "minimum number of H200s"."""
 

@@ -65,3 +65,19 @@ def test_what_is_offloaded_is_held_to_the_memory_that_is_said_behind_it(ask, off
 def test_settings_of_a_tool_are_read_with_the_gpus_of_the_question(ask, text, fields):
     understood = ask(text).understood
     assert {name: getattr(understood, name) for name in fields} == fields
+
+
+def test_gpus_of_a_zero_stage_are_counted_by_a_plan(ask):
+    answer = ask("How many RTX 5090 for full fine-tuning of Qwen3-8B with deepspeed zero 3?")
+    assert answer.operation == "plan_training"
+    assert answer.answer["plans"][0]["settings"]["zero_stage"] == 3
+    assert not answer.not_understood
+
+
+@pytest.mark.parametrize("gpu", ["A10", "A10G", "MI300X", "L40S"])
+def test_gpus_are_counted_whatever_ends_their_name(ask, gpu):
+    answer = ask(f"How many {gpu} do I need for LoRA of Qwen3-8B?")
+    assert answer.operation == "recommend_gpus"
+    assert ask(f"How many GB does LoRA of Qwen3-8B need on an {gpu}?").operation == (
+        "check_training_fit"
+    )

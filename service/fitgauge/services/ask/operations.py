@@ -61,9 +61,10 @@ Sign = Literal[
     "step stated", "of a class",
 ]  # fmt: skip
 """What the facts of a question tell of the operation that it means. "trainer": it names a tool that
-trains; "several": models, engines, formats or contexts are on a par; "of some": it names a price by
-the hour, a cloud or a vendor of GPUs; "terse": it is names and numbers alone; "step stated": it
-says the sequences of a training step and their tokens; "of a class": it names models by a size."""
+trains or a ZeRO stage, which lists of GPUs do not take; "several": models, engines, formats or
+contexts are on a par; "of some": it names a price by the hour, a cloud or a vendor of GPUs;
+"terse": it is names and numbers alone; "step stated": it says the sequences of a training step and
+their tokens; "of a class": it names models by a size."""
 
 
 def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
@@ -94,7 +95,7 @@ def operation_of(text: str, signs: Collection[Sign]) -> Operation | None:
         is_about(low, "nodes") or ("counted" not in signs and is_about(low, "count of gpus"))
     )
     if counts and "trainer" in signs and hardware and model and not on_a_par:
-        return "plan_training"  # by the tool's own settings, on as few of the GPU as hold them
+        return "plan_training"  # by the settings of the tool or stage, on as few as hold them
     if on_a_par and model and (counts or prices or ("fastest" in signs and not training)):
         return "recommend_gpus"
     several = "several" in signs or (on_a_par and is_about(low, "comparison"))

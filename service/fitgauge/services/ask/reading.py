@@ -196,7 +196,7 @@ class _Choice:
         counted_each = any(re.match(r"\d+x ", name) for name in gpus)
         signs: Mapping[operations.Sign, object] = {
             "training": self._training,
-            "trainer": settings.get("trainer"),
+            "trainer": settings.get("trainer") or settings.get("zero_stage"),
             "several": self._models or any(self._on_a_par.values()),
             "gpus on a par": len(gpus) > 1,
             "hardware": gpu or gpus or (self._count and not self._choice),

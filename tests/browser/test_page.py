@@ -195,6 +195,14 @@ def test_a_sentence_becomes_the_question(open_page):
     assert parse_qs(urlsplit(page.url).query)["context_length"] == ["16384"]
 
 
+def test_options_of_a_sentence_are_named_as_they_were_understood(open_page):
+    page = open_page(NEEDS).answered()
+    page.fill("#sentence", "gpt-oss-120b on a 4090 with --n-cpu-moe 36")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=n cpu moe 36")
+    assert "[object" not in page.inner_text("body")
+
+
 @pytest.mark.parametrize(
     "sentence, field, value",
     [

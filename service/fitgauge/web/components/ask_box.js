@@ -66,7 +66,8 @@ function Reading() {
   if (!read) return null;
   if (read.problem) return html`<p role="status">${plain(`${read.problem.detail} ${read.problem.hint}`)}</p>`;
   if (!read.operation) return html`<p role="status">${read.reason ?? t('ask.off')}</p>`;
-  const fields = Object.entries(read.understood).map(([name, value]) => `${named(name)} ${[value].flat().join(', ')}`);
+  const {flags, ...settings} = {...read.understood, ...read.understood.flags};
+  const fields = Object.entries(settings).map(([name, value]) => `${named(name)} ${[value].flat().join(', ')}`);
   const missing = (read.missing ?? []).map((one) => one.field ?? one);
   const summary = CHECKS.has(read.operation) ? null : read.answer?.summary;
   return html`<div role="status">

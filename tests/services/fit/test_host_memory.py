@@ -104,6 +104,14 @@ def test_the_fastest_way_comes_first_and_says_how_fast():
     assert first_step(answer.suggestions, offers_host=True) is by_cpu
 
 
+def test_four_bits_partly_in_host_memory_come_before_two_on_the_gpu():
+    question = {"model": "Qwen/Qwen3-235B-A22B", "gpu": "4x RTX 3090", "engine": "llama.cpp"}
+    with_host, without = served(**question, host_memory_gib=256), served(**question)
+    assert [one.request.get("quantization") for one in with_host.suggestions[:2]] == [None, "q2_k"]
+    assert with_host.suggestions[0].host_memory is not None
+    assert without.suggestions[0].request == {"quantization": "q2_k"}
+
+
 def test_the_summary_says_that_it_runs_partly_in_host_memory():
     answer = served(model="openai/gpt-oss-120b", host_memory_gib=128)
     first = answer.summary.partition(". ")[0]

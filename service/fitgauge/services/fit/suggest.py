@@ -46,6 +46,10 @@ get_accelerator_view_from_cpu_tensor."""
 _LOADS = frozenset({"concurrency", "context_length"})
 """Fields of changes that serve less than was asked."""
 
+_COARSE = frozenset({"q3_k_m", "q2_k"})
+"""Files of fewer than four bits, which people take where nothing else runs: behind four bits
+partly in host memory, where that is offered and fast enough to read along."""
+
 _MOST_GPUS = max(COUNTS)
 """Where smaller loads stand among changes that take more GPUs."""
 
@@ -200,10 +204,10 @@ def in_order(
     others: Sequence[Suggestion] = (),
 ) -> list[Suggestion]:
     """Return those that fit before tight ones, so many at most. Of each first what serves all that
-    is asked on these GPUs; then the host's memory where it is offered, or as fast as people read
-    with the engine that was asked for; then a smaller load, more GPUs, the fewest first, a smaller
-    load with other changes, and `others`: smaller models and other GPUs; then what is slower, the
-    fastest first."""
+    is asked on these GPUs; then the host's memory where it is offered, before files of fewer than
+    four bits, or as fast as people read with the engine that was asked for; then a smaller load,
+    more GPUs, the fewest first, a smaller load with other changes, and `others`: smaller models and
+    other GPUs; then what is slower, the fastest first."""
     offers_host = request.host_memory_gib is not None
     elsewhere = set(map(id, others))
     fast = max(filter(host_suffices, results), key=_speed, default=None)
@@ -212,6 +216,8 @@ def in_order(
 
     def place(suggestion: Suggestion) -> tuple[bool, int, float]:
         change = suggestion.request
+        if offers_host and fast and change.get("quantization") in _COARSE:
+            return suggestion.verdict != "fits", 1, 0.0
         if change.get("cpu_offload_gib"):
             early = offers_host or suggestion is fast
             return suggestion.verdict != "fits", 1 if early else 3, -_speed(suggestion)

@@ -45,6 +45,7 @@ ENGINE = Engine(
         "llama server", "llama cli", "llamacpp cli", "llamacpp server", "llama cpp python",
     ),
     estimate=memory.LLAMA_CPP.estimate,
+    accelerator_kind=memory.maps_file,
     shard_weights=shard_published,
     default_batch=fixed_batch(memory.PARALLEL, memory.UBATCH),
     command=launch.command,

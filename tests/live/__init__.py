@@ -80,11 +80,13 @@ def listening(app: Any, *, options: Any = None) -> Iterator[str]:
 
 
 def client(url: str, **options: Any) -> httpx.Client:
-    """Return a client each of whose responses is held to the OpenAPI document."""
+    """Return a client each of whose responses is held to the OpenAPI document. It lets go of idle
+    connections well before the server does, after 5 s."""
     return httpx.Client(
         base_url=url,
         trust_env=False,
         timeout=2 * PATIENCE,
+        limits=httpx.Limits(keepalive_expiry=2),
         event_hooks={"response": [conform]},
         **options,
     )

@@ -95,3 +95,21 @@ def test_a_checkpoint_in_fp8_has_no_e5m2_cache(model, is_refused):
     gpu = bundled().find("RTX 4090").accelerator
     why = refusal(spec_of(model), workload_of(kv_cache_dtype="fp8_e5m2"), gpu)
     assert (why is not None) == is_refused
+
+
+@pytest.mark.parametrize(
+    ("model", "cache", "gpu", "is_refused"),
+    [
+        ("deepseek-ai/DeepSeek-V2-Lite", "fp8_e5m2", "MI300X", False),
+        ("deepseek-ai/DeepSeek-V2-Lite", "fp8_e5m2", "H100 SXM", True),
+        ("deepseek-ai/DeepSeek-V2-Lite", "nvfp4_4over6", "B200", True),
+        ("Qwen/Qwen3-8B", "nvfp4_4over6", "B200", False),
+        ("Qwen/Qwen3-8B", "nvfp4_4over6", "RTX 5090", True),
+        ("Qwen/Qwen3-8B", "nvfp4_4over6", "MI300X", True),
+    ],
+)
+def test_what_the_backends_list_apart_is_read_where_they_do(model, cache, gpu, is_refused):
+    """v1/attention/backends/flashinfer.py (supports_kv_cache_dtype), mla/rocm_aiter_mla.py."""
+    accelerator = bundled().find(gpu).accelerator
+    why = refusal(spec_of(model), workload_of(kv_cache_dtype=cache), accelerator)
+    assert (why is not None) == is_refused

@@ -4,7 +4,7 @@ Sources: vllm 0.33 platforms/cuda.py (_get_backend_priorities, get_valid_backend
 supports_* methods of v1/attention/backends. Held to vLLM's own choice by format, head size and
 compute capability (tests/engine/serving/vllm/data/attention_kernels.jsonl)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
@@ -27,10 +27,11 @@ kernels; others with FlashAttention 2."""
 _FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
 """Source: v1/attention/backends/flashinfer.py, get_supported_head_sizes."""
 
-_OF_HEADS = frozenset(
-    {"nvfp4", "fp8_e5m2", "int4_per_token_head", "int8_per_token_head", "fp8_per_token_head"}
-)
-"""Formats without a kernel of latent attention."""
+_OF_HEADS = frozenset({
+    "nvfp4", "nvfp4_4over6", "int4_per_token_head", "int8_per_token_head", "fp8_per_token_head",
+})  # fmt: skip
+"""Formats without a kernel of latent attention. `fp8_e5m2` has one on AMD's GPUs (Source:
+v1/attention/backends/mla/rocm_aiter_mla.py, supported_kv_cache_dtypes), none on NVIDIA's."""
 
 
 def refusal(
@@ -41,13 +42,13 @@ def refusal(
     requested, version = workload.kv_cache_dtype, workload.engine_version
     compute_capability = accelerator.compute_capability
     cache = resolved_format(spec, requested, compute_capability, requantized=workload.requantized)
-    why = _latent(spec, cache)
+    why = _latent(spec, cache, of_heads=_OF_HEADS | ({"fp8_e5m2"} if compute_capability else set()))
     if cache == "fp8_e5m2" and not workload.requantized and _scales_cache(spec.quantization):
         why = "vLLM has no fp8_e5m2 cache for a checkpoint in FP8."
-    if cache == "nvfp4" and accelerator.vendor not in ("NVIDIA", "custom"):
-        why = "vLLM reads a cache in nvfp4 on NVIDIA GPUs alone."
+    if cache.startswith("nvfp4") and accelerator.vendor not in ("NVIDIA", "custom"):
+        why = f"vLLM reads a cache in {cache} on NVIDIA GPUs alone."
     if not why and compute_capability is not None:
-        why = _nvfp4(spec, compute_capability) if cache == "nvfp4" else ""
+        why = _nvfp4(spec, cache, compute_capability) if cache.startswith("nvfp4") else ""
         why = why or _fp8(spec, cache, compute_capability, version)
     if not why:
         return None
@@ -65,12 +66,12 @@ def _scales_cache(quantization: Mapping[str, object] | None) -> bool:
     return method == "fp8" or method.startswith("modelopt")
 
 
-def _latent(spec: ModelSpec, cache: str) -> str:
+def _latent(spec: ModelSpec, cache: str, *, of_heads: Collection[str]) -> str:
     """Return why a format is not one of this model's latents, or of latents alone; empty where it
-    is the model's."""
+    is the model's. of_heads: formats that no kernel of latents reads."""
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
     latent = [mixer for mixer in mixers if isinstance(mixer, LatentAttention)]
-    if latent and cache in _OF_HEADS:
+    if latent and cache in of_heads:
         return f"vLLM has no kernel of latent attention for a cache in {cache}."
     compressed = any(isinstance(mixer, CompressedAttention) for mixer in mixers)
     if cache == "fp8_ds_mla" and not compressed and not any(mixer.indexer for mixer in latent):
@@ -78,11 +79,13 @@ def _latent(spec: ModelSpec, cache: str) -> str:
     return ""
 
 
-def _nvfp4(spec: ModelSpec, compute_capability: tuple[int, int]) -> str:
+def _nvfp4(spec: ModelSpec, cache: str, compute_capability: tuple[int, int]) -> str:
     """Return why FlashInfer, which alone reads nvfp4, does not; empty where it does."""
     if compute_capability < _AMPERE:
         return "vLLM reads a cache in nvfp4 from Ampere on."
     by_trtllm = compute_capability[0] == _TRTLLM_MAJOR
+    if cache != "nvfp4" and not by_trtllm:
+        return f"vLLM reads a cache in {cache} on B200 and B300 alone."
     unread = _head_dims(spec) - (_FLASHINFER_HEADS if by_trtllm else _FLASHINFER_HEADS - {64})
     if unread:
         return f"vLLM has no kernel for heads of {min(unread)} in nvfp4 on this GPU."
